@@ -1,0 +1,107 @@
+/* The command table and dispatch.  cli/ is the only code that prints results or exits. */
+#include "cli/opt.h"
+#include "common/io.h"
+#include "common/log.h"
+#include "common/parallel.h"
+
+#include "version.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct cmd *const commands[] = {
+    &cmd_convert, &cmd_quantize, &cmd_eval, &cmd_run, &cmd_inspect, &cmd_verify, &cmd_tokenize,
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+struct common_options common_opt = {.device = "auto", .progress = "auto"};
+
+const struct opt common_opts[] = {
+    {"threads", 0, OPT_INT, &common_opt.threads, "N", "all cores", "cores to use", 1, 4096},
+    {"device", 0, OPT_CHOICE, &common_opt.device, "cpu|auto", "auto", "where to run", 0, 0},
+    {"isa", 0, OPT_CHOICE, &common_opt.isa, "scalar|avx2|avx512", "the best there is", "use no newer instructions", 0, 0},
+    {"json", 0, OPT_FLAG, &common_opt.json, NULL, NULL, "one JSON document on stdout", 0, 0},
+    {"progress", 0, OPT_CHOICE, &common_opt.progress, "auto|none", "auto", "progress on stderr", 0, 0},
+    {"verbose", 'v', OPT_FLAG, &common_opt.verbose, NULL, NULL, "say more on stderr", 0, 0},
+    {"quiet", 'q', OPT_FLAG, &common_opt.quiet, NULL, NULL, "only errors on stderr", 0, 0},
+    {0},
+};
+
+int cli_interrupted;
+
+const char *cli_version(void) { return LLMQ_VERSION; }
+
+/* The first signal asks the job to end in order; a second one ends it at once, leaving nothing behind. */
+static void on_signal(int sig)
+{
+    if (__atomic_exchange_n(&cli_interrupted, 1, __ATOMIC_SEQ_CST)) {
+        llmq_out_abort_all_signal();
+        _exit(128 + sig);
+    }
+}
+
+static void install_signals(void)
+{
+    struct sigaction sa;
+
+    memset(&sa, 0, sizeof sa);
+    sa.sa_handler = on_signal;
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a write past the limit then fails with EFBIG, which we report */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: llmq COMMAND [options]\n\ncommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\n`llmq COMMAND --help` lists a command's options; `llmq --version` says which llmq this is.\n");
+}
+
+static int run_command(const struct cmd *c, int argc, char **argv)
+{
+    struct llmq_err err = {0};
+
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return opt_help(c, stdout), 0;
+        if (!strcmp(argv[i], "--help-options"))
+            return opt_dump(c, stdout), 0;
+    }
+    if (!opt_parse(c, &argc, argv, &err)) {
+        llmq_log_set_level(common_opt.quiet ? LLMQ_LOG_ERROR : common_opt.verbose ? LLMQ_LOG_DEBUG : LLMQ_LOG_INFO);
+        llmq_parallel_set_threads(common_opt.threads);
+        if (!c->run(argc, argv, &err) && !err.code && (fflush(stdout) == EOF || ferror(stdout)))
+            llmq_fail_errno(&err, "standard output");
+    }
+    if (!err.code)
+        return 0;
+    fprintf(stderr, "llmq %s: %s\n", c->name, err.text);
+    return llmq_err_status(err.code);
+}
+
+int main(int argc, char **argv)
+{
+    install_signals();
+    if (argc >= 2 && !strcmp(argv[1], "--list-commands")) {
+        for (int i = 0; i < N_COMMANDS; i++)
+            puts(commands[i]->name);
+        return 0;
+    }
+    if (argc >= 2 && !strcmp(argv[1], "--version"))
+        return printf("llmq %s (%s)\n", LLMQ_VERSION, LLMQ_COMMIT), 0;
+    if (argc >= 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
+        return usage(stdout), 0;
+    for (int i = 0; argc >= 2 && i < N_COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i]->name))
+            return run_command(commands[i], argc - 2, argv + 2);
+    if (argc >= 2)
+        fprintf(stderr, "llmq: there is no command '%s'; `llmq --help` lists them\n", argv[1]);
+    else
+        usage(stderr);
+    return 2;
+}

@@ -1,0 +1,113 @@
+/* jansson with limits and our errors: see json.h. */
+#include "common/json.h"
+
+#include "common/io.h"
+
+#include <string.h>
+
+int llmq_json_parse(json_t **out, const char *text, size_t len, size_t max_bytes, const char *where,
+                    struct llmq_err *err)
+{
+    json_error_t why;
+
+    *out = NULL;
+    if (len > max_bytes)
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: %zu bytes of JSON, at most %zu are read", where, len, max_bytes);
+    /* JSON_ALLOW_NUL: a vocabulary may hold the token U+0000. */
+    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!*out && json_error_code(&why) == json_error_out_of_memory)
+        return llmq_fail(err, LLMQ_ENOMEM, "%s: no memory to parse %zu bytes of JSON", where, len);
+    if (!*out)
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: line %d, column %d: %s", where, why.line, why.column, why.text);
+    return 0;
+}
+
+int llmq_json_load(json_t **out, const char *path, size_t max_bytes, struct llmq_err *err)
+{
+    struct llmq_map map;
+    int             rc;
+
+    *out = NULL;
+    if (llmq_map_open(&map, path, err))
+        return err->code;
+    rc = llmq_json_parse(out, map.data, map.size, max_bytes, path, err);
+    llmq_map_close(&map);
+    return rc;
+}
+
+static const char *type_name(const json_t *v)
+{
+    static const char *const name[] = {"an object", "an array", "a string", "an integer",
+                                       "a number",  "true",     "false",    "null"};
+    return name[json_typeof(v)];
+}
+
+/* 0: the member is there; 1: it is absent and may be; otherwise an error code. */
+static int member(const json_t *obj, const char *key, int need, const json_t **v, const char *where,
+                  struct llmq_err *err)
+{
+    *v = json_object_get(obj, key);
+    if (*v && !json_is_null(*v))
+        return 0;
+    if (!need)
+        return 1;
+    return llmq_fail(err, LLMQ_EFORMAT, "%s: key \"%s\" is missing", where, key);
+}
+
+static int wrong(const json_t *v, const char *key, const char *expected, const char *where, struct llmq_err *err)
+{
+    return llmq_fail(err, LLMQ_EFORMAT, "%s: key \"%s\" is %s, expected %s", where, key, type_name(v), expected);
+}
+
+int llmq_json_int(const json_t *obj, const char *key, int need, int64_t *out, const char *where, struct llmq_err *err)
+{
+    const json_t *v;
+    int           rc = member(obj, key, need, &v, where, err);
+
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    if (!json_is_integer(v))
+        return wrong(v, key, "an integer", where, err);
+    *out = json_integer_value(v);
+    return 0;
+}
+
+int llmq_json_real(const json_t *obj, const char *key, int need, double *out, const char *where, struct llmq_err *err)
+{
+    const json_t *v;
+    int           rc = member(obj, key, need, &v, where, err);
+
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    if (!json_is_number(v))
+        return wrong(v, key, "a number", where, err);
+    *out = json_number_value(v);
+    return 0;
+}
+
+int llmq_json_bool(const json_t *obj, const char *key, int need, int *out, const char *where, struct llmq_err *err)
+{
+    const json_t *v;
+    int           rc = member(obj, key, need, &v, where, err);
+
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    if (!json_is_boolean(v))
+        return wrong(v, key, "true or false", where, err);
+    *out = json_is_true(v);
+    return 0;
+}
+
+int llmq_json_str(const json_t *obj, const char *key, int need, const char **out, const char *where,
+                  struct llmq_err *err)
+{
+    const json_t *v;
+    int           rc = member(obj, key, need, &v, where, err);
+
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    if (!json_is_string(v))
+        return wrong(v, key, "a string", where, err);
+    *out = json_string_value(v);
+    return 0;
+}

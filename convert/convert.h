@@ -1,0 +1,25 @@
+#ifndef LLMQ_CONVERT_CONVERT_H
+#define LLMQ_CONVERT_CONVERT_H
+
+/* PUBLIC.  Hugging Face checkpoints as sources, and their conversion to .llmq.
+ *
+ * convert_open reads configuration, tokenizer and shard headers of a directory, checks that every tensor
+ * has a place and every place a tensor (closed world), and hands out a llmq_source; no weight is read yet.
+ * Weights are read in windows of rows whose pages are dropped behind, so memory stays small at any model size. */
+
+#include "common/err.h"
+#include "format/format.h"
+
+int convert_open(struct llmq_source **out, const char *dir, struct llmq_err *err) LLMQ_MUST_CHECK;
+
+struct convert_options {
+    int              dtype; /* LLMQ_DTYPE_NONE: each tensor as it is */
+    llmq_progress_fn progress; /* bytes done, bytes in all; may be NULL */
+    void            *progress_ctx;
+    int             *cancel; /* becomes nonzero when the job must end (LLMQ_EINTR); may be NULL */
+};
+
+/* Writes src as a dense .llmq. */
+int convert_write(struct llmq_source *src, const char *path, const struct convert_options *o, struct llmq_err *err) LLMQ_MUST_CHECK;
+
+#endif

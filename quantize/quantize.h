@@ -1,0 +1,81 @@
+#ifndef LLMQ_QUANTIZE_QUANTIZE_H
+#define LLMQ_QUANTIZE_QUANTIZE_H
+
+/* PUBLIC.  Any dense source -> a quantized .llmq.
+ *
+ * llmq_quantize walks the model once, layer by layer: reads a layer's weights, runs the calibration windows
+ * through it (AWQ), decides, packs, writes, and goes on with the layer's quantized output.  Memory: one layer's
+ * weights as float, one hidden state of all calibration tokens, statistics of one stage. */
+
+#include "common/err.h"
+#include "format/format.h"
+
+#include <stdint.h>
+
+struct corpus;
+
+enum quantize_method { QUANTIZE_RTN, QUANTIZE_AWQ };
+
+struct quantize_progress { /* one call per finished tensor and per stage */
+    int         layer, n_layers;
+    const char *stage; /* "attn_q", "lm_head", ... */
+    double      fraction; /* of the whole job's expected work */
+};
+
+struct quantize_options {
+    enum quantize_method method;
+    int         bits, group, symmetric;     /* group 0: channel */
+    int         head_bits, head_group;      /* output head (and a tied table): bits 0 = keep as it is */
+    int         embed_bits;                 /* untied embedding: 0 = keep */
+    uint64_t    seed;
+    const char *isa;                        /* cap, or NULL */
+    const struct corpus *calib;             /* AWQ */
+    const char *calib_name;                 /* base name, for provenance */
+    int         dry_run;                    /* plan only: fills the report, writes nothing */
+    int         no_clip, no_scale;          /* ablations: leave AWQ's clipping or scaling out */
+    const char *command_json;               /* options as given, JSON object text, for provenance; may be NULL */
+    void      (*progress)(void *ctx, const struct quantize_progress *p);
+    void       *progress_ctx;
+    int        *cancel;
+};
+
+struct quantize_tensor_report {
+    const char        *name;
+    int                role, layer;
+    uint32_t           n, k;
+    struct llmq_scheme scheme;
+    double             rel_err, rtn_rel_err; /* ||(W - Q) X|| / ||W X||; -1: not measured */
+    double             clip_rate;            /* share of weights at the grid's ends by clipping */
+    double             seconds;
+    uint64_t           bytes;
+    const char        *fallback;             /* NULL, or why a simpler method was used */
+};
+
+struct quantize_layer_report {
+    double rel_err; /* of the layer's output against the unquantized layer on the same input; -1: not measured */
+    double seconds;
+};
+
+struct quantize_report {
+    struct quantize_tensor_report *tensors;
+    int                            n_tensors;
+    struct quantize_layer_report  *layers;
+    int                            n_layers;
+    double                         bits_per_weight;
+    uint64_t                       size_bytes, peak_bytes; /* peak: expected (dry run) or measured */
+    double                         wall_s, cpu_s;
+    char                         **warnings;
+    int                            n_warnings;
+    struct llmq_arena             *arena;
+};
+
+/* report may be NULL; otherwise it is filled even when the job fails, and released with quantize_report_free. */
+int  llmq_quantize(struct llmq_source *src, const char *path, const struct quantize_options *o,
+                   struct quantize_report *report, struct llmq_err *err) LLMQ_MUST_CHECK;
+void quantize_report_free(struct quantize_report *r);
+struct llmq_str;
+/* `quantize --report`: the JSON document of the command line's contract. */
+int  quantize_report_json(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o,
+                          struct llmq_str *out, struct llmq_err *err) LLMQ_MUST_CHECK;
+
+#endif

@@ -1,0 +1,54 @@
+#ifndef LLMQ_RUNNER_TEXT_CORPUS_H
+#define LLMQ_RUNNER_TEXT_CORPUS_H
+
+/* PUBLIC.  Text to fixed windows of tokens, for evaluation and for calibration.
+ *
+ * A corpus owns its ids and window bounds.  Windows are rows of ids; a window's first token is context only. */
+
+#include "common/err.h"
+#include "runner/text/tokenizer.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum corpus_protocol {
+    CORPUS_PLAIN,    /* the text as it is, tokenized once, non-overlapping windows, BOS as the tokenizer says; every
+                        token after a window's first is scored; a last partial window is left out */
+    CORPUS_GPTQ,     /* lines are the data set's rows, joined by two newlines, blank rows empty; then as PLAIN */
+    CORPUS_LLAMA_CPP, /* windows of ctx; the first token of each becomes BOS if the model adds one; second half scored */
+    CORPUS_LM_EVAL   /* rolling windows with one token of context, per document (WikiText pages), BOS or EOS as prefix */
+};
+
+struct corpus_window {
+    size_t start;        /* into ids */
+    int    len;          /* tokens, at most ctx */
+    int    score_from;   /* predictions of tokens score_from .. len-1 are scored (>= 1) */
+};
+
+struct corpus {
+    int32_t              *ids;
+    size_t                n_ids;
+    struct corpus_window *windows;
+    int                   n_windows;
+    int                   ctx;
+    enum corpus_protocol  protocol;
+    char                  sha256[65];       /* of the data file's bytes */
+    char                  token_sha256[65]; /* of ids as int32, little-endian */
+    size_t                words, bytes;     /* LM_EVAL: of the original documents */
+    const char           *bos;              /* "none", "start", "window": where BOS stands */
+    const char           *packing;          /* calibration: "packed" */
+};
+
+/* A text file for evaluation.  max_windows 0: all. */
+int corpus_open(struct corpus **out, const char *path, const struct tokenizer *t, enum corpus_protocol protocol, int ctx,
+                int max_windows, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* Calibration: text, or JSONL whose lines have "text", "messages" (refused so far unless a template is known) or
+ * "ids"; documents are packed one after the other into `samples` windows of `seqlen`; fewer when the text ends (the
+ * caller warns); LLMQ_EFORMAT when there is not even one window of 2 tokens. */
+int corpus_open_calib(struct corpus **out, const char *path, const struct tokenizer *t, int n_vocab, int samples, int seqlen,
+                      struct llmq_err *err) LLMQ_MUST_CHECK;
+void corpus_close(struct corpus *c);
+
+const char *corpus_protocol_name(enum corpus_protocol p); /* "plain", "gptq", "llama.cpp", "lm-eval" */
+
+#endif
