@@ -21,7 +21,7 @@ enum corpus_protocol {
 
 struct corpus_window {
     size_t start;        /* into ids */
-    int    len;          /* tokens, at most ctx */
+    int    len;          /* tokens, at most ctx; LM_EVAL: ctx + 1, of which the last is only predicted */
     int    score_from;   /* predictions of tokens score_from .. len-1 are scored (>= 1) */
 };
 
@@ -34,17 +34,20 @@ struct corpus {
     enum corpus_protocol  protocol;
     char                  sha256[65];       /* of the data file's bytes */
     char                  token_sha256[65]; /* of ids as int32, little-endian */
-    size_t                words, bytes;     /* LM_EVAL: of the original documents */
-    const char           *bos;              /* "none", "start", "window": where BOS stands */
+    size_t                words, bytes;     /* LM_EVAL: of the original documents; 0 when the last one is not whole */
+    int                   stride;           /* tokens from one window to the next */
+    const char           *bos;              /* where BOS stands: "none", "start" (of the text), "window", "document" */
     const char           *packing;          /* calibration: "packed" */
 };
 
-/* A text file for evaluation.  max_windows 0: all. */
+/* A text file for evaluation.  max_windows 0: all; LM_EVAL keeps whole documents as long as one fits.
+ * prefix_id: what LM_EVAL puts in front of a document, the model's BOS or else its EOS; the others ignore it. */
 int corpus_open(struct corpus **out, const char *path, const struct tokenizer *t, enum corpus_protocol protocol, int ctx,
-                int max_windows, struct llmq_err *err) LLMQ_MUST_CHECK;
-/* Calibration: text, or JSONL whose lines have "text", "messages" (refused so far unless a template is known) or
- * "ids"; documents are packed one after the other into `samples` windows of `seqlen`; fewer when the text ends (the
- * caller warns); LLMQ_EFORMAT when there is not even one window of 2 tokens. */
+                int max_windows, int32_t prefix_id, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* Calibration: text, or JSONL (told by its first line being an object) whose lines have "text" or "ids";
+ * "messages" are refused so far.  Documents are packed one after the other into `samples` windows of `seqlen`;
+ * fewer when the text ends (the caller warns), one short one when there is no whole one; LLMQ_EFORMAT when
+ * there are not even 2 tokens. */
 int corpus_open_calib(struct corpus **out, const char *path, const struct tokenizer *t, int n_vocab, int samples, int seqlen,
                       struct llmq_err *err) LLMQ_MUST_CHECK;
 void corpus_close(struct corpus *c);
