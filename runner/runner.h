@@ -69,8 +69,15 @@ struct llmq_engine_stats {
 void llmq_engine_get_stats(const struct llmq_engine *e, struct llmq_engine_stats *s);
 
 /* The prompt that a chat template makes of one system and one user message (system may be NULL).  template:
- * "chatml", "none", or NULL: recognised from the file; LLMQ_EUSAGE says what to pass when it is not known. */
+ * "chatml" (no default system message), "none" (the user's text alone), or NULL: recognised from the file, with
+ * its own default system message; LLMQ_EUSAGE says what to pass when it is not known. */
 int llmq_chat_prompt(const struct llmq_file *f, const char *template_name, const char *system, const char *user,
                      struct llmq_str *out, struct llmq_err *err) LLMQ_MUST_CHECK;
+
+/* The same prompt as token ids.  Only the template's own special tokens become special: the same letters in a
+ * message stay letters. */
+struct token_ids;
+int llmq_chat_encode(const struct llmq_file *f, const struct tokenizer *t, const char *template_name, const char *system,
+                     const char *user, struct token_ids *out, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 #endif
