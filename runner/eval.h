@@ -21,12 +21,14 @@ struct eval_options {
 struct eval_result {
     int    windows;
     long   tokens_scored;
-    double nll_mean, nll_stderr, ppl, ppl_stderr; /* stderr clustered by window */
+    double nll_mean, nll_stderr, ppl, ppl_stderr; /* stderr clustered by window; NaN for a single window */
+    double ppl_high;                              /* upper end of its 95 % interval */
     double word_ppl;                              /* lm-eval only; otherwise 0 */
     double seconds, tokens_per_s;
     int    has_baseline;
     double base_nll_mean, base_ppl;
     double delta_mean, delta_low, delta_high;     /* NLL difference and its paired 95 % interval */
+    double increase, increase_low, increase_high; /* the same as a fraction of the perplexity: exp(delta) - 1 */
     double kl_mean, kl_stderr, kl_p99, kl_p999, kl_max;
     double top1, top1_stderr, prob_change_rms;
     double *window_nll; /* [windows] mean NLL per window; owned by the result */

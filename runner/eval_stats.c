@@ -188,6 +188,9 @@ static void summarise_pair(const struct eval_window *w, int windows, double *kl,
     out->delta_mean = e.mean;
     out->delta_low = e.mean - t * e.se;
     out->delta_high = e.mean + t * e.se;
+    out->increase = llmq_exp(out->delta_mean) - 1;
+    out->increase_low = llmq_exp(out->delta_low) - 1;
+    out->increase_high = llmq_exp(out->delta_high) - 1;
     e = estimate(w, windows, kl_of);
     out->kl_mean = e.mean;
     out->kl_stderr = e.se;
@@ -213,6 +216,7 @@ void eval_summarise(const struct eval_window *w, int windows, double *kl, long n
     out->nll_stderr = e.se;
     out->ppl = llmq_exp(e.mean);
     out->ppl_stderr = out->ppl * e.se;
+    out->ppl_high = llmq_exp(e.mean + llmq_eval_t95(windows - 1) * e.se);
     out->word_ppl = words ? llmq_exp(e.mean * (double)out->tokens_scored / (double)words) : 0;
     if (kl && n_kl > 0)
         summarise_pair(w, windows, kl, n_kl, out);

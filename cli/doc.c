@@ -1,0 +1,110 @@
+/* What JSON documents and model arguments have in common: see doc.h. */
+#include "cli/doc.h"
+
+#include "cli/opt.h"
+#include "common/io.h"
+#include "common/parallel.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+int doc_check_model_path(const char *path, struct llmq_err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st))
+        return llmq_fail_errno(err, "%s", path);
+    if (S_ISDIR(st.st_mode))
+        return llmq_fail(err, LLMQ_EUSAGE, "%s is a directory, expected a .llmq file: `llmq convert` or `llmq quantize` makes one from it",
+                         path);
+    return 0;
+}
+
+static int is_layer0_matrix(const struct llmq_tensor *t) { return t->layer == 0 && t->k > 1; }
+
+/* Weights of layer 0 that are stored as t is. */
+static uint64_t weights_like(const struct llmq_file *f, const struct llmq_tensor *t)
+{
+    uint64_t weights = 0;
+
+    for (int i = 0; i < llmq_file_tensor_count(f); i++) {
+        const struct llmq_tensor *u = llmq_file_tensor(f, i);
+
+        if (is_layer0_matrix(u) && !memcmp(&u->scheme, &t->scheme, sizeof t->scheme))
+            weights += (uint64_t)u->n * u->k;
+    }
+    return weights;
+}
+
+void doc_scheme(const struct llmq_file *f, char *out, size_t size)
+{
+    uint64_t most = 0;
+
+    snprintf(out, size, "none");
+    for (int i = 0; i < llmq_file_tensor_count(f); i++) {
+        const struct llmq_tensor *t = llmq_file_tensor(f, i);
+
+        if (is_layer0_matrix(t) && weights_like(f, t) > most) {
+            most = weights_like(f, t);
+            llmq_scheme_name(&t->scheme, out, size);
+        }
+    }
+}
+
+static int hash_file(const char *path, char out[65], struct llmq_err *err)
+{
+    enum { STEP = 16 << 20 };
+    struct llmq_map    m = {0};
+    struct llmq_sha256 h;
+
+    if (llmq_map_open(&m, path, err))
+        return err->code;
+    llmq_sha256_init(&h);
+    for (size_t at = 0; at < m.size; at += STEP) {
+        size_t n = m.size - at < STEP ? m.size - at : STEP;
+
+        llmq_sha256_update(&h, m.data + at, n);
+        llmq_map_drop(&m, at, n);
+    }
+    llmq_sha256_hex(&h, out);
+    llmq_map_close(&m);
+    return 0;
+}
+
+int doc_model(json_t **out, const struct llmq_file *f, int with_hash, struct llmq_err *err)
+{
+    char scheme[64], hash[65];
+
+    *out = NULL;
+    if (with_hash && hash_file(llmq_file_path(f), hash, err))
+        return err->code;
+    doc_scheme(f, scheme, sizeof scheme);
+    *out = json_pack("{s:s, s:o, s:s, s:f, s:I}", "name", base_name(llmq_file_path(f)), "sha256",
+                     with_hash ? json_string(hash) : json_null(), "scheme", scheme, "bits_per_weight", llmq_file_bits_per_weight(f),
+                     "size_bytes", (json_int_t)llmq_file_size(f));
+    return *out ? 0 : llmq_fail(err, LLMQ_ENOMEM, "out of memory for a JSON document");
+}
+
+json_t *doc_new(const char *schema, json_t *model, const char *isa, int exit_code)
+{
+    return json_pack("{s:s, s:s, s:o, s:i, s:s, s:s, s:I, s:i}", "schema", schema, "version", cli_version(), "model",
+                     model ? model : json_null(), "threads", llmq_parallel_threads(), "isa", isa, "device", "cpu", "peak_rss_bytes",
+                     (json_int_t)llmq_peak_rss_bytes(), "exit_code", exit_code);
+}
+
+json_t *doc_real(double x) { return x - x == 0 ? json_real(x) : json_null(); }
+
+int doc_print(json_t *doc, struct llmq_err *err)
+{
+    int failed = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', stdout) == EOF;
+
+    json_decref(doc);
+    return failed ? llmq_fail_errno(err, "standard output") : 0;
+}
