@@ -3,9 +3,19 @@
 
 #include <string.h>
 
+static void fill_avx512(struct cpu_kernels *t)
+{
+    kernels_dense_avx512(t);
+    kernels_tiles_avx512(t);
+    kernels_attention_avx512(t);
+    kernels_elementwise_avx512(t);
+    kernels_gram_avx512(t);
+}
+
 void kernels_fill(struct cpu_kernels *t, enum cpu_isa isa)
 {
     memset(t, 0, sizeof *t);
     kernels_scalar(t);
-    (void)isa;
+    if (isa >= CPU_AVX512)
+        fill_avx512(t);
 }
