@@ -60,7 +60,11 @@ uint32_t llmq_scheme_groups(const struct llmq_scheme *s, uint32_t k);
  *   ascending j.  A tile is rows of 64 bytes: row r, byte 4*o + b (o: output in the tile, b: 0..3).
  *     8 bits: 16 rows, 1024 bytes; that byte is the code of input 4r + b.
  *     4 bits: 8 rows, 512 bytes; its low nibble is the code of input 4r + b, the high one of 32 + 4r + b.
- *   Scales: [n_pad / 16][groups][16] of scale_dtype; zero points (asymmetric only): the same, one byte each. */
+ *   Scales: [n_pad / 16][groups][16] of scale_dtype; zero points (asymmetric only): the same, one byte each.
+ *   groups is llmq_scheme_groups of the real k; padded inputs past the last group (group 32, odd number of
+ *   groups) belong to the last one: clamp the group's index.  Within a layer, the data of attn_q, attn_k and attn_v
+ *   stand back to back, then their scales, then their zero points (mlp_gate and mlp_up likewise), as far as their
+ *   sizes are multiples of 64 bytes, which tiles' always are. */
 enum llmq_layout { LLMQ_LAYOUT_ROWS = 0, LLMQ_LAYOUT_TILES = 1 };
 enum { LLMQ_TILE_N = 16, LLMQ_TILE_K = 64 };
 
@@ -187,6 +191,10 @@ const struct llmq_tensor *llmq_file_find(const struct llmq_file *f, int role, in
 const char *llmq_file_section(const struct llmq_file *f, int id, size_t *len);
 /* Bits of all matrices (codes, scales, zeros) over their number of weights. */
 double llmq_file_bits_per_weight(const struct llmq_file *f);
+/* The scheme of most of the weights that the layers' matrices hold ("int4-g128-sym"). */
+void llmq_file_scheme(const struct llmq_file *f, char *out, size_t size);
+/* SHA-256 of the whole file; reads all of it. */
+void llmq_file_sha256(const struct llmq_file *f, char out[65]);
 /* A layer's bytes are about to be read / are done with. */
 void llmq_file_want_layer(const struct llmq_file *f, int layer);
 void llmq_file_drop_layer(const struct llmq_file *f, int layer);
@@ -219,6 +227,7 @@ int  llmq_writer_finish(struct llmq_writer *w, const char *as_path, struct llmq_
  * close_file the complete, checked file stands under llmq_writer_tmp_path(w), until commit or abort. */
 int         llmq_writer_close_file(struct llmq_writer *w, struct llmq_err *err) LLMQ_MUST_CHECK;
 const char *llmq_writer_tmp_path(const struct llmq_writer *w);
+/* On success the writer is gone; after an error it is there, for abort. */
 int         llmq_writer_commit(struct llmq_writer *w, const char *as_path, struct llmq_err *err) LLMQ_MUST_CHECK;
 void llmq_writer_abort(struct llmq_writer *w);
 
@@ -256,14 +265,16 @@ struct llmq_source {
 int llmq_source_rows_f32(struct llmq_source *s, int index, uint32_t row, uint32_t rows, float *out, struct llmq_err *err) LLMQ_MUST_CHECK;
 int llmq_source_find(const struct llmq_source *s, int role, int layer); /* index, or -1 */
 
-/* A .llmq as a source; it owns f from then on.  Quantized tensors are refused. */
+/* A .llmq as a source; on success it owns f from then on.  Quantized tensors are refused. */
 int llmq_source_from_file(struct llmq_source **out, struct llmq_file *f, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* ---- listing ------------------------------------------------------------------------------------ */
 
-/* What `llmq inspect` shows: text, or a JSON document when json is set.  s: a struct llmq_str to append to. */
+/* What `llmq inspect` shows, as text or as a JSON document (which always lists the tensors); SUMS adds the
+ * SHA-256 of each tensor's values as little-endian floats.  s: a struct llmq_str to append to. */
+enum { LLMQ_DESCRIBE_JSON = 1, LLMQ_DESCRIBE_TENSORS = 2, LLMQ_DESCRIBE_SUMS = 4 };
 struct llmq_str;
-int llmq_file_describe(const struct llmq_file *f, int json, struct llmq_str *s, struct llmq_err *err) LLMQ_MUST_CHECK;
+int llmq_file_describe(const struct llmq_file *f, int what, struct llmq_str *s, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* SHA-256 (nettle) as 64 hexadecimal digits and a zero. */
 struct llmq_sha256 {
