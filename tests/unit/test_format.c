@@ -375,7 +375,7 @@ static int open_and_verify(const char *path, struct llmq_err *err)
     memset(err, 0, sizeof *err);
     if (llmq_file_open(&f, path, err))
         return err->code;
-    rc = llmq_file_verify(f, NULL, NULL, err);
+    rc = llmq_file_verify(f, NULL, NULL, NULL, err);
     llmq_file_close(f);
     return rc;
 }
@@ -415,7 +415,7 @@ START_TEST(a_model_reads_back_as_written)
         size_t            len;
 
         ck_assert_msg(llmq_file_open(&f, path, &err) == 0, "%s", err.text);
-        ck_assert_msg(llmq_file_verify(f, NULL, NULL, &err) == 0, "%s", err.text);
+        ck_assert_msg(llmq_file_verify(f, NULL, NULL, NULL, &err) == 0, "%s", err.text);
         ck_assert_int_eq(memcmp(llmq_file_hparams(f), &h, sizeof h), 0);
         ck_assert_str_eq(llmq_file_section(f, LLMQ_SECTION_PROVENANCE, &len), "{\"tool\":\"test\"}");
         ck_assert_uint_eq(len, 15);
@@ -430,7 +430,7 @@ START_TEST(a_model_reads_back_as_written)
             check_against_buf(f, globals[i], LLMQ_NO_LAYER, i + LLMQ_NO_LAYER, quantized, &r);
         llmq_file_want_layer(f, 1);
         llmq_file_drop_layer(f, 1);
-        ck_assert_int_eq(llmq_file_verify(f, NULL, NULL, &err), 0);
+        ck_assert_int_eq(llmq_file_verify(f, NULL, NULL, NULL, &err), 0);
         llmq_file_close(f);
         unlink(path);
     }
@@ -684,7 +684,7 @@ START_TEST(no_memory_is_an_error_wherever_it_happens)
         llmq_alloc_fail_nth(++nth);
         rc = llmq_file_open(&f, path, &err);
         if (!rc)
-            rc = llmq_file_verify(f, NULL, NULL, &err);
+            rc = llmq_file_verify(f, NULL, NULL, NULL, &err);
         if (!rc)
             rc = llmq_file_describe(f, LLMQ_DESCRIBE_TENSORS, &s, &err);
         llmq_alloc_fail_nth(0);
