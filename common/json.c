@@ -2,11 +2,25 @@
 #include "common/json.h"
 
 #include "common/io.h"
+#include "common/str.h"
 
 #include <string.h>
 
-int llmq_json_parse(json_t **out, const char *text, size_t len, size_t max_bytes, const char *where,
-                    struct llmq_err *err)
+/* jansson says where a key stands twice, not which: it is the string that ends there. */
+static int duplicate(const char *text, size_t len, const json_error_t *why, const char *where, struct llmq_err *err)
+{
+    size_t end = why->position > 0 && (size_t)why->position <= len ? (size_t)why->position : 0, start;
+
+    if (end < 2 || text[--end] != '"')
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: line %d, column %d: duplicate key", where, why->line, why->column);
+    for (start = end; start > 0 && end - start < 256 && text[start - 1] != '"'; start--)
+        ;
+    return llmq_fail(err, LLMQ_EFORMAT, "%s: line %d, column %d: duplicate key \"%.*s\"", where, why->line, why->column,
+                     (int)(end - start), text + start);
+}
+
+static int parse(json_t **out, const char *text, size_t len, size_t max_bytes, size_t flags, const char *where,
+                 struct llmq_err *err)
 {
     json_error_t why;
 
@@ -14,12 +28,26 @@ int llmq_json_parse(json_t **out, const char *text, size_t len, size_t max_bytes
     if (len > max_bytes)
         return llmq_fail(err, LLMQ_EFORMAT, "%s: %zu bytes of JSON, at most %zu are read", where, len, max_bytes);
     /* JSON_ALLOW_NUL: a vocabulary may hold the token U+0000. */
-    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &why);
     if (!*out && json_error_code(&why) == json_error_out_of_memory)
         return llmq_fail(err, LLMQ_ENOMEM, "%s: no memory to parse %zu bytes of JSON", where, len);
+    if (!*out && json_error_code(&why) == json_error_duplicate_key)
+        return duplicate(text, len, &why, where, err);
     if (!*out)
         return llmq_fail(err, LLMQ_EFORMAT, "%s: line %d, column %d: %s", where, why.line, why.column, why.text);
     return 0;
+}
+
+int llmq_json_parse(json_t **out, const char *text, size_t len, size_t max_bytes, const char *where,
+                    struct llmq_err *err)
+{
+    return parse(out, text, len, max_bytes, 0, where, err);
+}
+
+int llmq_json_parse_reals(json_t **out, const char *text, size_t len, size_t max_bytes, const char *where,
+                          struct llmq_err *err)
+{
+    return parse(out, text, len, max_bytes, JSON_DECODE_INT_AS_REAL, where, err);
 }
 
 int llmq_json_load(json_t **out, const char *path, size_t max_bytes, struct llmq_err *err)
@@ -110,4 +138,26 @@ int llmq_json_str(const json_t *obj, const char *key, int need, const char **out
         return wrong(v, key, "a string", where, err);
     *out = json_string_value(v);
     return 0;
+}
+
+struct dump {
+    struct llmq_str *out;
+    struct llmq_err *err;
+};
+
+static int dump_piece(const char *text, size_t len, void *ctx)
+{
+    struct dump *d = ctx;
+
+    return llmq_str_append(d->out, text, len, d->err) ? -1 : 0;
+}
+
+int llmq_json_text(const json_t *v, struct llmq_str *out, struct llmq_err *err)
+{
+    struct dump d = {out, err};
+
+    err->code = 0;
+    if (json_dump_callback(v, dump_piece, &d, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) && !err->code)
+        return llmq_fail(err, LLMQ_ENOMEM, "no memory to write JSON");
+    return err->code;
 }

@@ -13,6 +13,11 @@
 int llmq_json_parse(json_t **out, const char *text, size_t len, size_t max_bytes, const char *where,
                     struct llmq_err *err) LLMQ_MUST_CHECK;
 
+/* The same for files that hold integers beyond 64 bits (transformers writes 10^30 for "no limit"): every
+ * integer becomes a real. */
+int llmq_json_parse_reals(json_t **out, const char *text, size_t len, size_t max_bytes, const char *where,
+                          struct llmq_err *err) LLMQ_MUST_CHECK;
+
 /* Reads a whole file and parses it. */
 int llmq_json_load(json_t **out, const char *path, size_t max_bytes, struct llmq_err *err) LLMQ_MUST_CHECK;
 
@@ -28,5 +33,9 @@ int llmq_json_bool(const json_t *obj, const char *key, int need, int *out, const
 /* The string belongs to obj. */
 int llmq_json_str(const json_t *obj, const char *key, int need, const char **out, const char *where,
                   struct llmq_err *err) LLMQ_MUST_CHECK;
+
+/* Appends a value as text, without white space and with sorted keys: equal values give equal bytes. */
+struct llmq_str;
+int llmq_json_text(const json_t *v, struct llmq_str *out, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 #endif

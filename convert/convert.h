@@ -4,8 +4,9 @@
 /* PUBLIC.  Hugging Face checkpoints as sources, and their conversion to .llmq.
  *
  * convert_open reads configuration, tokenizer and shard headers of a directory, checks that every tensor
- * has a place and every place a tensor (closed world), and hands out a llmq_source; no weight is read yet.
- * Weights are read in windows of rows whose pages are dropped behind, so memory stays small at any model size. */
+ * has a place and every place a tensor (closed world), and hands out a llmq_source.  No weight is read yet,
+ * except where a tied model brings a head of its own: the two must be equal.  Weights are read on request with
+ * pread, never mapped, so resident memory does not grow with the model. */
 
 #include "common/err.h"
 #include "format/format.h"
@@ -17,9 +18,11 @@ struct convert_options {
     llmq_progress_fn progress; /* bytes done, bytes in all; may be NULL */
     void            *progress_ctx;
     int             *cancel; /* becomes nonzero when the job must end (LLMQ_EINTR); may be NULL */
+    const char      *version; /* of the tool, for the provenance */
 };
 
-/* Writes src as a dense .llmq. */
+/* Writes src as a dense .llmq.  NaN and infinity are refused, and values that do not fit dtype, naming tensor,
+ * row and column.  path is untouched unless 0 is returned. */
 int convert_write(struct llmq_source *src, const char *path, const struct convert_options *o, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 #endif
