@@ -9,6 +9,7 @@
  * pread, never mapped, so resident memory does not grow with the model. */
 
 #include "common/err.h"
+#include "common/str.h"
 #include "format/format.h"
 
 int convert_open(struct llmq_source **out, const char *dir, struct llmq_err *err) LLMQ_MUST_CHECK;
@@ -24,5 +25,10 @@ struct convert_options {
 /* Writes src as a dense .llmq.  NaN and infinity are refused, and values that do not fit dtype, naming tensor,
  * row and column.  path is untouched unless 0 is returned. */
 int convert_write(struct llmq_source *src, const char *path, const struct convert_options *o, struct llmq_err *err) LLMQ_MUST_CHECK;
+
+/* Only the tokenizer: path is a Hugging Face directory, whose tokenizer.json is read, or such a file.  The strings, which
+ * the caller has initialised, get the sections TOKENIZER, VOCAB and MERGES. */
+int convert_tokenizer(const char *path, struct llmq_str *config, struct llmq_str *vocab, struct llmq_str *merges,
+                      struct llmq_err *err) LLMQ_MUST_CHECK;
 
 #endif

@@ -13,7 +13,7 @@
 struct share {
     char     scheme[32];
     int      tensors;
-    uint64_t weights, bytes, in_layers; /* in_layers: weights in matrices of layers */
+    uint64_t weights, bytes;
 };
 enum { MAX_SHARES = 16 };
 
@@ -40,20 +40,8 @@ static int count_shares(const struct llmq_file *f, struct share out[MAX_SHARES])
         out[s].tensors++;
         out[s].weights += (uint64_t)t->n * t->k;
         out[s].bytes += tensor_bytes(t);
-        out[s].in_layers += t->layer != LLMQ_NO_LAYER && t->k > 1 ? (uint64_t)t->n * t->k : 0;
     }
     return n;
-}
-
-void llmq_file_scheme(const struct llmq_file *f, char *out, size_t size)
-{
-    struct share s[MAX_SHARES];
-    int          n = count_shares(f, s), best = 0;
-
-    for (int i = 1; i < n; i++)
-        if (s[i].in_layers > s[best].in_layers)
-            best = i;
-    snprintf(out, size, "%s", n ? s[best].scheme : "");
 }
 
 struct totals {
@@ -307,19 +295,13 @@ static json_t *json_tensors(const struct llmq_file *f, int what, float *row)
 static json_t *json_file(const struct llmq_file *f, int what, float *row)
 {
     struct totals t = count_totals(f);
-    const char   *slash = strrchr(f->path, '/');
-    char          sha[65], scheme[32], version[16];
+    char          version[16];
 
-    llmq_file_sha256(f, sha);
-    llmq_file_scheme(f, scheme, sizeof scheme);
     snprintf(version, sizeof version, "%u.%u", f->major, f->minor);
-    return json_pack("{ss s{ss ss ss sf sI} ss so sI s{sI sI sI} so so so so}", "schema", "llmq.inspect/1", "model", "name",
-                     slash ? slash + 1 : f->path, "sha256", sha, "scheme", scheme, "bits_per_weight",
-                     llmq_file_bits_per_weight(f), "size_bytes", (json_int_t)f->map.size, "format_version", version,
-                     "hparams", json_hparams(&f->hparams), "weights", (json_int_t)t.weights, "bytes", "tensors",
-                     (json_int_t)t.tensor_bytes, "sections", (json_int_t)t.text_bytes, "other", (json_int_t)t.other_bytes,
-                     "schemes", json_shares(f), "sections", json_sections(f), "tensors", json_tensors(f, what, row),
-                     "provenance", json_provenance(f));
+    return json_pack("{ss so sI s{sI sI sI} so so so so}", "format_version", version, "hparams", json_hparams(&f->hparams),
+                     "weights", (json_int_t)t.weights, "bytes", "tensors", (json_int_t)t.tensor_bytes, "sections",
+                     (json_int_t)t.text_bytes, "other", (json_int_t)t.other_bytes, "schemes", json_shares(f), "sections",
+                     json_sections(f), "tensors", json_tensors(f, what, row), "provenance", json_provenance(f));
 }
 
 static int json(const struct llmq_file *f, int what, float *row, struct llmq_str *s, struct llmq_err *err)

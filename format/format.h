@@ -191,8 +191,6 @@ const struct llmq_tensor *llmq_file_find(const struct llmq_file *f, int role, in
 const char *llmq_file_section(const struct llmq_file *f, int id, size_t *len);
 /* Bits of all matrices (codes, scales, zeros) over their number of weights. */
 double llmq_file_bits_per_weight(const struct llmq_file *f);
-/* The scheme of most of the weights that the layers' matrices hold ("int4-g128-sym"). */
-void llmq_file_scheme(const struct llmq_file *f, char *out, size_t size);
 /* SHA-256 of the whole file; reads all of it. */
 void llmq_file_sha256(const struct llmq_file *f, char out[65]);
 /* A layer's bytes are about to be read / are done with. */
@@ -200,9 +198,11 @@ void llmq_file_want_layer(const struct llmq_file *f, int layer);
 void llmq_file_drop_layer(const struct llmq_file *f, int layer);
 
 /* Everything that open leaves out: CRC of every tensor, finite scales and elements, codes and zero points in
- * range, padding zero.  `progress` (may be NULL) is called with bytes done and in all. */
+ * range, padding zero.  `progress` (may be NULL) is called with bytes done and in all; once *cancel (may be NULL)
+ * is set, the check ends with LLMQ_EINTR. */
 typedef void (*llmq_progress_fn)(void *ctx, uint64_t done, uint64_t total);
-int llmq_file_verify(const struct llmq_file *f, llmq_progress_fn progress, void *ctx, struct llmq_err *err) LLMQ_MUST_CHECK;
+int llmq_file_verify(const struct llmq_file *f, llmq_progress_fn progress, void *ctx, const int *cancel,
+                     struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -277,7 +277,7 @@ int llmq_tokenizer_check(const struct json_t *config, const char *where, struct 
 
 /* ---- listing ------------------------------------------------------------------------------------ */
 
-/* What `llmq inspect` shows, as text or as a JSON document (which always lists the tensors); SUMS adds the
+/* What `llmq inspect` shows, as text or as a JSON object (which always lists the tensors); SUMS adds the
  * SHA-256 of each tensor's values as little-endian floats.  s: a struct llmq_str to append to. */
 enum { LLMQ_DESCRIBE_JSON = 1, LLMQ_DESCRIBE_TENSORS = 2, LLMQ_DESCRIBE_SUMS = 4 };
 struct llmq_str;

@@ -11,27 +11,40 @@
 
 enum { TILE_N = LLMQ_TILE_N, TILE_K = LLMQ_TILE_K };
 
-/* Where the code of one weight stands: its byte, and for 4 bits which nibble. */
-struct place {
-    size_t byte;
-    int    shift;
-};
+/* ---- one tile -------------------------------------------------------------------------------- */
 
-static struct place place_of(const struct llmq_tensor *t, uint32_t o, uint32_t i)
+static size_t tile_bytes(const struct llmq_tensor *t) { return (size_t)TILE_N * TILE_K / 8 * t->scheme.bits; }
+
+/* codes: the tile's, [output][input]. */
+static void tile_put(uint8_t *out, const uint8_t codes[TILE_N][TILE_K], int bits)
 {
-    size_t       tile = (size_t)(o / TILE_N) * (t->k_pad / TILE_K) + i / TILE_K;
-    uint32_t     in_o = o % TILE_N, in_i = i % TILE_K;
-    struct place p = {0, 0};
+    for (int r = 0; r < TILE_K * bits / 32; r++)
+        for (int o = 0; o < TILE_N; o++)
+            for (int b = 0; b < 4; b++) {
+                int i = 4 * r + b;
 
-    if (t->scheme.bits == 8) {
-        p.byte = tile * TILE_N * TILE_K + in_i / 4 * 64 + 4 * in_o + in_i % 4;
-        return p;
-    }
-    p.shift = in_i < TILE_K / 2 ? 0 : 4;
-    in_i %= TILE_K / 2;
-    p.byte = tile * TILE_N * TILE_K / 2 + in_i / 4 * 64 + 4 * in_o + in_i % 4;
-    return p;
+                *out++ = bits == 8 ? codes[o][i] : (uint8_t)(codes[o][i] | codes[o][i + TILE_K / 2] << 4);
+            }
 }
+
+/* The codes of output o (of the whole tensor) for the inputs of tile j. */
+static void tile_get(const struct llmq_tensor *t, uint32_t o, uint32_t j, uint8_t out[TILE_K])
+{
+    size_t         tile = (size_t)(o / TILE_N) * (t->k_pad / TILE_K) + j;
+    const uint8_t *from = (const uint8_t *)t->data + tile * tile_bytes(t) + 4 * (o % TILE_N);
+    const int      half = TILE_K / 2;
+
+    if (t->scheme.bits == 8)
+        for (int i = 0; i < TILE_K; i++)
+            out[i] = from[i / 4 * 64 + i % 4];
+    else
+        for (int i = 0; i < half; i++) {
+            out[i] = from[i / 4 * 64 + i % 4] & 15;
+            out[half + i] = from[i / 4 * 64 + i % 4] >> 4;
+        }
+}
+
+/* ---- scales and zero points ------------------------------------------------------------------- */
 
 /* Index of the scale (and zero point) of an output and a group. */
 static size_t scale_at(uint32_t groups, uint32_t o, uint32_t g)
@@ -53,13 +66,12 @@ static uint8_t zero_of(const struct llmq_tensor *t, uint32_t groups, uint32_t o,
     return t->scheme.symmetric ? middle(t) : ((const uint8_t *)t->zeros)[scale_at(groups, o, g)];
 }
 
-static uint8_t code_of(const struct llmq_tensor *t, uint32_t o, uint32_t i)
+static float scale_of(const struct llmq_tensor *t, uint32_t groups, uint32_t o, uint32_t g)
 {
-    struct place p = place_of(t, o, i);
-    uint8_t      b = ((const uint8_t *)t->data)[p.byte];
-
-    return t->scheme.bits == 8 ? b : (uint8_t)(b >> p.shift & 15);
+    return llmq_f16_to_f32(((const uint16_t *)t->scales)[scale_at(groups, o, g)]);
 }
+
+/* ---- packing and unpacking --------------------------------------------------------------------- */
 
 /* The pointers of a tensor are const since most are views into a mapping; a packer's caller made these
  * buffers and lets us write them. */
@@ -83,28 +95,45 @@ static void pack_scales(const struct llmq_tensor *t, uint32_t groups, const floa
         }
 }
 
-static void pack_rows(const struct llmq_tensor *t, uint32_t groups, uint32_t o, const uint8_t *codes)
+/* Row o of a tile's codes; padded inputs and outputs get the zero point of their group. */
+static void pack_row(const struct llmq_tensor *t, uint32_t groups, uint32_t o, uint32_t j, const uint8_t *codes,
+                     uint8_t out[TILE_K])
 {
-    uint8_t *out = writable(t->data);
+    uint32_t first = j * TILE_K, real = 0;
 
-    for (uint32_t i = 0; i < t->k_pad; i++) {
-        struct place p = place_of(t, o, i);
-        int real = o < t->n && i < t->k;
-        uint8_t c = real ? codes[(size_t)o * t->k + i] : zero_of(t, groups, o, group_of(t, groups, i));
-
-        out[p.byte] = (uint8_t)(out[p.byte] | c << p.shift);
-    }
+    if (o < t->n && first < t->k)
+        real = t->k - first < TILE_K ? t->k - first : TILE_K;
+    if (real)
+        memcpy(out, codes + (size_t)o * t->k + first, real);
+    for (uint32_t i = real; i < TILE_K; i++)
+        out[i] = zero_of(t, groups, o, group_of(t, groups, first + i));
 }
 
-void llmq_pack(const struct llmq_tensor *tensor, const uint8_t *codes, const float *scales, const uint8_t *zeros)
+void llmq_pack(const struct llmq_tensor *t, const uint8_t *codes, const float *scales, const uint8_t *zeros)
 {
-    struct llmq_tensor t = *tensor;
-    uint32_t           groups = llmq_scheme_groups(&t.scheme, t.k);
+    uint32_t groups = llmq_scheme_groups(&t->scheme, t->k);
+    uint8_t *out = writable(t->data);
+    uint8_t  tile[TILE_N][TILE_K];
 
-    pack_scales(&t, groups, scales, zeros);
-    memset(writable(t.data), 0, t.data_bytes);
-    for (uint32_t o = 0; o < t.n_pad; o++)
-        pack_rows(&t, groups, o, codes);
+    pack_scales(t, groups, scales, zeros);
+    for (uint32_t o = 0; o < t->n_pad; o += TILE_N)
+        for (uint32_t j = 0; j < t->k_pad / TILE_K; j++, out += tile_bytes(t)) {
+            for (uint32_t r = 0; r < TILE_N; r++)
+                pack_row(t, groups, o + r, j, codes, tile[r]);
+            tile_put(out, tile, t->scheme.bits);
+        }
+}
+
+static void unpack_codes(const struct llmq_tensor *t, uint32_t o, uint8_t *out)
+{
+    uint8_t c[TILE_K];
+
+    for (uint32_t j = 0; j < t->k_pad / TILE_K; j++) {
+        uint32_t left = t->k - j * TILE_K;
+
+        tile_get(t, o, j, c);
+        memcpy(out + (size_t)j * TILE_K, c, left < TILE_K ? left : TILE_K);
+    }
 }
 
 void llmq_unpack(const struct llmq_tensor *t, uint8_t *codes, float *scales, uint8_t *zeros)
@@ -112,16 +141,18 @@ void llmq_unpack(const struct llmq_tensor *t, uint8_t *codes, float *scales, uin
     uint32_t groups = llmq_scheme_groups(&t->scheme, t->k);
 
     for (uint32_t o = 0; o < t->n; o++) {
-        for (uint32_t i = 0; codes && i < t->k; i++)
-            codes[(size_t)o * t->k + i] = code_of(t, o, i);
+        if (codes)
+            unpack_codes(t, o, codes + (size_t)o * t->k);
         for (uint32_t g = 0; g < groups; g++) {
             if (scales)
-                scales[(size_t)o * groups + g] = llmq_f16_to_f32(((const uint16_t *)t->scales)[scale_at(groups, o, g)]);
+                scales[(size_t)o * groups + g] = scale_of(t, groups, o, g);
             if (zeros)
                 zeros[(size_t)o * groups + g] = zero_of(t, groups, o, g);
         }
     }
 }
+
+/* ---- meaning ----------------------------------------------------------------------------------- */
 
 static float element(const void *data, int dtype, size_t at)
 {
@@ -137,16 +168,21 @@ static float element(const void *data, int dtype, size_t at)
     }
 }
 
+/* A group is a multiple of half a tile, so one scale serves each half. */
 static void dequant_codes(const struct llmq_tensor *t, uint32_t o, float *out)
 {
-    uint32_t        groups = llmq_scheme_groups(&t->scheme, t->k);
-    const uint16_t *scales = t->scales;
+    uint32_t groups = llmq_scheme_groups(&t->scheme, t->k);
+    uint8_t  c[TILE_K];
 
-    for (uint32_t i = 0; i < t->k; i++) {
-        uint32_t g = group_of(t, groups, i);
+    for (uint32_t i = 0; i < t->k; i += TILE_K / 2) {
+        uint32_t g = group_of(t, groups, i), left = t->k - i < TILE_K / 2 ? t->k - i : TILE_K / 2;
+        float    scale = scale_of(t, groups, o, g);
+        int      zero = zero_of(t, groups, o, g), half = (int)(i % TILE_K);
 
-        out[i] = (float)((int)code_of(t, o, i) - (int)zero_of(t, groups, o, g)) *
-                 llmq_f16_to_f32(scales[scale_at(groups, o, g)]);
+        if (!half)
+            tile_get(t, o, i / TILE_K, c);
+        for (uint32_t l = 0; l < left; l++)
+            out[i + l] = (float)(c[half + (int)l] - zero) * scale;
     }
 }
 
@@ -162,6 +198,8 @@ void llmq_dequant_rows(const struct llmq_tensor *t, uint32_t row, uint32_t rows,
     }
 }
 
+/* ---- what llmq_file_verify asks ------------------------------------------------------------------ */
+
 static int check_padded_outputs(const struct llmq_tensor *t, uint32_t groups, struct llmq_err *err)
 {
     for (uint32_t o = t->n; o < t->n_pad; o++)
@@ -173,14 +211,18 @@ static int check_padded_outputs(const struct llmq_tensor *t, uint32_t groups, st
 
 static int check_padded_inputs(const struct llmq_tensor *t, uint32_t groups, struct llmq_err *err)
 {
-    for (uint32_t o = 0; o < t->n; o++)
+    uint8_t c[TILE_K];
+
+    for (uint32_t o = 0; t->k < t->k_pad && o < t->n; o++) {
+        tile_get(t, o, t->k / TILE_K, c);
         for (uint32_t i = t->k; i < t->k_pad; i++) {
-            int code = code_of(t, o, i), zero = zero_of(t, groups, o, group_of(t, groups, i));
+            int code = c[i % TILE_K], zero = zero_of(t, groups, o, group_of(t, groups, i));
 
             if (code != zero)
                 return llmq_fail(err, LLMQ_EFORMAT, "output %u, padded input %u: code %d, expected its zero point, %d", o,
                                  i, code, zero);
         }
+    }
     return 0;
 }
 

@@ -151,7 +151,7 @@ static int check_section(const struct llmq_file *f, int i, struct llmq_err *err)
     if (!(d->flags & DISK_SECTION_DEFLATED) && d->bytes != d->stored_bytes)
         return llmq_fail(err, LLMQ_EFORMAT, "%llu bytes stand for %llu, and it is not deflated",
                          (unsigned long long)d->stored_bytes, (unsigned long long)d->bytes);
-    if (d->bytes / DISK_MAX_RATIO > d->stored_bytes)
+    if (d->bytes / DISK_MAX_RATIO + (d->bytes % DISK_MAX_RATIO != 0) > d->stored_bytes)
         return llmq_fail(err, LLMQ_EFORMAT, "%llu bytes cannot inflate to %llu", (unsigned long long)d->stored_bytes,
                          (unsigned long long)d->bytes);
     for (int j = 0; j < i; j++)

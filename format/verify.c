@@ -12,14 +12,16 @@ struct job {
     const struct llmq_file *f;
     llmq_progress_fn        progress;
     void                   *ctx;
+    const int              *cancel;
     uint64_t                done;
 };
 
-static void advance(struct job *j, uint64_t bytes)
+static int advance(struct job *j, uint64_t bytes, struct llmq_err *err)
 {
     j->done += bytes;
     if (j->progress)
         j->progress(j->ctx, j->done < j->f->map.size ? j->done : j->f->map.size, j->f->map.size);
+    return j->cancel && *(const volatile int *)j->cancel ? llmq_fail(err, LLMQ_EINTR, "interrupted") : 0;
 }
 
 /* ---- tensors -------------------------------------------------------------------------------- */
@@ -77,13 +79,16 @@ static int check_part(struct job *j, const void *bytes, uint64_t len, uint32_t c
         size_t n = len - at < PIECE ? (size_t)(len - at) : PIECE;
 
         sum = section_crc(sum, p + at, n);
-        if (!bad.code && check_finite(p + at, n, dtype, at, what, &bad))
-            *err = bad;
+        if (!bad.code)
+            (void)!check_finite(p + at, n, dtype, at, what, &bad);
         llmq_map_drop(&j->f->map, (size_t)(p + at - j->f->map.data), n);
-        advance(j, n);
+        if (advance(j, n, err))
+            return err->code;
     }
     if (sum != crc)
         return llmq_fail(err, LLMQ_EFORMAT, "its %s are damaged: CRC %08x, expected %08x", what, sum, crc);
+    if (bad.code)
+        *err = bad;
     return bad.code;
 }
 
@@ -206,13 +211,12 @@ static int verify(struct job *j, struct llmq_err *err)
         }
     if (check_sections(f, err) || check_gaps(f, err))
         return err->code;
-    advance(j, f->map.size);
-    return 0;
+    return advance(j, f->map.size, err);
 }
 
-int llmq_file_verify(const struct llmq_file *f, llmq_progress_fn progress, void *ctx, struct llmq_err *err)
+int llmq_file_verify(const struct llmq_file *f, llmq_progress_fn progress, void *ctx, const int *cancel, struct llmq_err *err)
 {
-    struct job j = {f, progress, ctx, 0};
+    struct job j = {f, progress, ctx, cancel, 0};
 
     if (verify(&j, err))
         return llmq_fail_within(err, "%s", f->path);
