@@ -80,6 +80,13 @@ $(B)/gen/version.h: FORCE | setup
 	  cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(B)/cli/main.o: $(B)/gen/version.h
 
+# The calibration text, mixed, as the numbers of a C array.
+CALIB_TEXT := $(wildcard calib_data/*.txt)
+$(B)/gen/calib_builtin.inc: $(CALIB_TEXT) calib_data/mix.awk
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)LC_ALL=C awk -f calib_data/mix.awk $(CALIB_TEXT) | od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g' > $@.new && mv $@.new $@
+$(B)/runner/text/builtin.o: $(B)/gen/calib_builtin.inc
+
 link = $(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) -o $@ $(1) $(LDLIBS) $(2)
 
 $(B)/libllmq.a: $(LIB_OBJ)

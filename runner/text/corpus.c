@@ -10,6 +10,7 @@
 #include "common/json.h"
 #include "common/str.h"
 #include "format/format.h"
+#include "runner/text/builtin.h"
 #include "runner/text/wikitext.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ struct build {
     struct corpus          *c;
     const struct tokenizer *t;
     struct token_ids        ids;
-    const char             *path, *text; /* the file */
+    const char             *path, *text; /* the file; text already there: not to be opened */
     size_t                  len;
     int                     n_windows_cap, max_windows;
     int32_t                 prefix_id;
@@ -338,13 +339,13 @@ static void hash_ids(struct corpus *c)
     llmq_sha256_hex(&h, c->token_sha256);
 }
 
-static void hash_file(struct corpus *c, const struct llmq_map *m)
+static void hash_text(const struct build *b)
 {
     struct llmq_sha256 h;
 
     llmq_sha256_init(&h);
-    llmq_sha256_update(&h, m->data, m->size);
-    llmq_sha256_hex(&h, c->sha256);
+    llmq_sha256_update(&h, b->text, b->len);
+    llmq_sha256_hex(&h, b->c->sha256);
 }
 
 static int open_as(struct build *b, int n_vocab, struct llmq_err *err)
@@ -378,16 +379,17 @@ static int build_corpus(struct corpus **out, struct build *b, enum corpus_protoc
         return err->code;
     b->c->ctx = b->c->stride = ctx;
     b->c->protocol = protocol;
-    rc = llmq_map_open(&m, b->path, err);
-    if (!rc) {
+    rc = b->text ? 0 : llmq_map_open(&m, b->path, err);
+    if (!b->text) {
         b->text = m.data;
         b->len = m.size;
-        rc = open_as(b, n_vocab, err);
     }
+    if (!rc)
+        rc = open_as(b, n_vocab, err);
     b->c->ids = b->ids.id; /* the corpus owns them now, whether it lives or not */
     b->c->n_ids = b->ids.n;
     if (!rc) {
-        hash_file(b->c, &m);
+        hash_text(b);
         hash_ids(b->c);
         *out = b->c;
     } else {
@@ -410,5 +412,7 @@ int corpus_open_calib(struct corpus **out, const char *path, const struct tokeni
 {
     struct build b = {.t = t, .path = path, .max_windows = samples, .prefix_id = -1};
 
+    if (!strcmp(path, "builtin"))
+        b.text = llmq_calib_builtin(&b.len);
     return build_corpus(out, &b, CORPUS_PLAIN, seqlen, n_vocab, err);
 }

@@ -47,7 +47,7 @@ int corpus_open(struct corpus **out, const char *path, const struct tokenizer *t
 /* Calibration: text, or JSONL (told by its first line being an object) whose lines have "text" or "ids";
  * "messages" are refused so far.  Documents are packed one after the other into `samples` windows of `seqlen`;
  * fewer when the text ends (the caller warns), one short one when there is no whole one; LLMQ_EFORMAT when
- * there are not even 2 tokens. */
+ * there are not even 2 tokens.  The path "builtin" is the text in the binary. */
 int corpus_open_calib(struct corpus **out, const char *path, const struct tokenizer *t, int n_vocab, int samples, int seqlen,
                       struct llmq_err *err) LLMQ_MUST_CHECK;
 void corpus_close(struct corpus *c);
