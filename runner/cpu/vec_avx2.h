@@ -50,9 +50,9 @@ VEC_INLINE __m256 v8_load(const void *p, size_t i, int dtype)
     if (dtype == LLMQ_DTYPE_F32)
         return _mm256_loadu_ps((const float *)p + i);
     if (dtype == LLMQ_DTYPE_F16)
-        return _mm256_cvtph_ps(_mm_loadu_si128((const void *)((const uint16_t *)p + i)));
+        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)p + i)));
     return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)((const uint16_t *)p + i))), 16));
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)((const uint16_t *)p + i))), 16));
 }
 
 static inline __m256 v8_load_part(const void *p, size_t i, int dtype, long left)
