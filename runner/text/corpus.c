@@ -193,19 +193,17 @@ static int add_page(struct build *b, const char *page, size_t len, struct llmq_e
 
 static int open_lm_eval(struct build *b, struct llmq_err *err)
 {
+    const char *page;
+    size_t      at = 0, n;
+    int         rc = 0;
+
     b->c->bos = "document";
     if (b->prefix_id < 0)
         return llmq_fail(err, LLMQ_EUSAGE, "protocol lm-eval starts a document with the model's BOS or EOS, and it names neither");
-    for (size_t at = 0, n; at < b->len; at += n) {
-        int rc;
-
-        n = wikitext_page(b->text + at, b->len - at);
-        rc = add_page(b, b->text + at, n, err);
-        if (rc < 0)
-            return rc;
-        if (rc)
-            break;
-    }
+    while (!rc && wikitext_page(b->text, b->len, &at, &page, &n))
+        rc = add_page(b, page, n, err);
+    if (rc < 0)
+        return rc;
     return b->c->n_windows ? 0 : llmq_fail(err, LLMQ_EFORMAT, "%s: no text in it", b->path);
 }
 

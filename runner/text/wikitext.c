@@ -79,18 +79,30 @@ static int is_title(const char *p, const char *end)
     return n >= 3 && !memcmp(p, "= ", 2) && memcmp(p, "= =", 3) && !memcmp(p + n - 2, " =", 2) && memcmp(p + n - 3, "= =", 3);
 }
 
-size_t wikitext_page(const char *text, size_t len)
+int wikitext_page(const char *text, size_t len, size_t *at, const char **page, size_t *page_len)
 {
-    const char *end = text + len, *next;
+    const char *end = text + len, *start = text + *at, *next;
     int         filled = 0;
 
-    for (const char *p = text; p < end; p = next) {
+    if (*at >= len)
+        return 0;
+    *at = len;
+    for (const char *p = start; p < end; p = next) {
         next = line_end(p, end);
-        if (filled && is_title(p, next))
-            return (size_t)(p - text);
+        if (is_title(p, next)) {
+            if (filled) {
+                *page = start;
+                *page_len = (size_t)(p - 1 - start);
+                *at = (size_t)(p - text);
+                return 1;
+            }
+            start = p; /* white space in front of a title belongs to no page */
+        }
         filled |= skip_space(p, next) < next;
     }
-    return len;
+    *page = start;
+    *page_len = (size_t)(end - start);
+    return 1;
 }
 
 size_t wikitext_words(const char *page, size_t len)
