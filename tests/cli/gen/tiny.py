@@ -4,7 +4,7 @@
   tiny.py DIR [--seed N] [--layers N] [--d-model N] [--heads N] [--kv-heads N] [--head-dim N] [--d-ff N] [--vocab N]
           [--dtype F32|F16|BF16] [--untied] [--attn-bias] [--mlp-bias] [--shards N] [--spelling old|new] [--zeros]
           [--damage NAME]
-  tiny.py --list             the names of the damages
+  tiny.py DIR --damage all   every damage, each in DIR/NAME; those of shards and index in three shards
   tiny.py --compare DIR FILE.llmq LISTING.json
                              every tensor of FILE, as `llmq inspect --json` places it, has the checkpoint's bytes
 
@@ -289,10 +289,20 @@ def write_json(a, name, doc):
         f.write("\n")
 
 
-def make(a):
+SHARDED = ["index-extra", "index-lacks", "index-wrong", "index-path", "index-empty", "two-shards", "missing-shard", "both",
+           "inf"]
+
+
+def make_all(a):
+    top, whole = a.dir, tensors(a)
+    for a.damage in DAMAGES:
+        a.dir, a.shards = os.path.join(top, a.damage), 3 if a.damage in SHARDED else 1
+        make(a, [list(t) for t in whole])
+
+
+def make(a, ts):
     d = a.damage
     os.makedirs(a.dir, exist_ok=True)
-    ts = tensors(a)
     damage_tensors(d, a, ts)
     parts = split(ts, a.shards)
     files = ["model.safetensors"] if len(parts) == 1 else [f"model-{i + 1:05}-of-{len(parts):05}.safetensors"
@@ -347,8 +357,6 @@ def compare(directory, file, listing):
 def main():
     if sys.argv[1:2] == ["--compare"]:
         return compare(*sys.argv[2:5])
-    if sys.argv[1:2] == ["--list"]:
-        return print("\n".join(DAMAGES))
     p = argparse.ArgumentParser()
     p.add_argument("dir")
     for name, default in [("seed", 1), ("layers", 2), ("d-model", 64), ("heads", 4), ("kv-heads", 2), ("head-dim", 16),
@@ -358,8 +366,9 @@ def main():
     p.add_argument("--spelling", choices=["old", "new"], default="new")
     for flag in ["untied", "attn-bias", "mlp-bias", "zeros"]:
         p.add_argument("--" + flag, action="store_true")
-    p.add_argument("--damage", choices=DAMAGES)
-    make(p.parse_args())
+    p.add_argument("--damage", choices=DAMAGES + ["all"])
+    a = p.parse_args()
+    make_all(a) if a.damage == "all" else make(a, tensors(a))
 
 
 main()
