@@ -25,10 +25,11 @@ def byte_letters():
 
 
 def tokenizer(vocab_size):
-    letters = [byte_letters()[b] for b in range(256)]
+    of_byte = byte_letters()
+    letters = [of_byte[b] for b in range(256)]
     vocab = {c: i + 2 for i, c in enumerate(letters)}
     merges = []
-    for a, b in [("t", "h"), ("th", "e"), ("i", "n"), ("a", "n"), ("an", "d"), (byte_letters()[32], "the")]:
+    for a, b in [("t", "h"), ("th", "e"), ("i", "n"), ("a", "n"), ("an", "d"), (of_byte[32], "the")]:
         if len(vocab) + 2 >= vocab_size:
             break
         merges.append([a, b])
