@@ -29,7 +29,8 @@ static int parse(json_t **out, const char *text, size_t len, size_t max_bytes, s
         return llmq_fail(err, LLMQ_EFORMAT, "%s: %zu bytes of JSON, at most %zu are read", where, len, max_bytes);
     /* JSON_ALLOW_NUL: a vocabulary may hold the token U+0000. */
     *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &why);
-    if (!*out && json_error_code(&why) == json_error_out_of_memory)
+    /* Out of memory before the first byte leaves no error at all. */
+    if (!*out && (json_error_code(&why) == json_error_out_of_memory || !why.text[0]))
         return llmq_fail(err, LLMQ_ENOMEM, "%s: no memory to parse %zu bytes of JSON", where, len);
     if (!*out && json_error_code(&why) == json_error_duplicate_key)
         return duplicate(text, len, &why, where, err);

@@ -573,8 +573,8 @@ static int write_config(const json_t *config, struct llmq_str *out, const char *
 {
     struct dump d = {out, err};
 
-    err->code = 0;
-    if (!json_dump_callback(config, dump_bytes, &d, JSON_COMPACT))
+    err->code = 0; /* looked at afterwards, since jansson 2.14 forgets that writing a key failed */
+    if (!json_dump_callback(config, dump_bytes, &d, JSON_COMPACT) && !err->code)
         return 0;
     return err->code ? err->code : llmq_fail(err, LLMQ_ENOMEM, "%s: no memory for the tokenizer's configuration", where);
 }

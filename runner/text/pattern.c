@@ -61,7 +61,7 @@ static int compile(struct pattern **out, const char *text, size_t len, uint32_t 
     }
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     (*out)->code = pcre2_compile((PCRE2_SPTR)text, len, PCRE2_UTF | flags, &code, &at, context);
-    rc = (*out)->code ? 0 : LLMQ_EFORMAT;
+    rc = (*out)->code ? 0 : code == PCRE2_ERROR_HEAP_FAILED ? LLMQ_ENOMEM : LLMQ_EFORMAT;
     if (rc) {
         pcre2_get_error_message(code, why, sizeof why);
         rc = llmq_fail(err, rc, "%s: a pattern does not compile: %s", where, (const char *)why);

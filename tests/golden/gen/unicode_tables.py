@@ -143,25 +143,37 @@ def lower_rows():
     return [(lo, hi, st or 1, d) for lo, hi, st, d in rows], special
 
 
+def reorders(nfd, s):
+    """Has s a combining class in the library?"""
+    return nfd.normalize_str("a" + s + "\u0334") != "a" + s + "\u0334" or nfd.normalize_str("a\u0345" + s) != "a\u0345" + s
+
+
 def inert():
     """Code points that newer Unicode versions decompose, compose or reorder, and the library does not."""
     forms = {f: getattr(normalizers, f)() for f in ("NFC", "NFD", "NFKC", "NFKD")}
+    nfc, nfd = forms["NFC"], forms["NFD"]
+    alive = set()
+    for c in CPS:
+        d = nfd.normalize_str(chr(c))
+        if d != chr(c):
+            alive.update(d)
     out = set()
     for c in CPS:
         s = chr(c)
         for f, n in forms.items():
-            if n.normalize_str(s) != newest.normalize(f, s):
-                assert n.normalize_str(s) == s, hex(c)
-                out.add(c)
-                d = newest.normalize("NFD", s)
-                if f in ("NFC", "NFD") and len(d) > 1:
-                    assert forms["NFC"].normalize_str(d) == d, hex(c)
-                    out.update(map(ord, d))
-        k = newest.combining(s)
-        if k:
-            probe = "a" + s + "\u0334" if k > 1 else "a\u0345" + s
-            if forms["NFD"].normalize_str(probe) == probe:
-                out.add(c)
+            if n.normalize_str(s) == newest.normalize(f, s):
+                continue
+            assert n.normalize_str(s) == s, hex(c)
+            out.add(c)
+        d = newest.normalize("NFD", s)
+        if d != s and nfd.normalize_str(s) == s and newest.normalize("NFC", d) != d:
+            # A new composite: one of its parts must be new as well, and with that one out of play nothing composes.
+            assert nfc.normalize_str(d) == d, hex(c)
+            parts = [p for p in d if p not in alive and not reorders(nfd, p)]
+            assert parts, hex(c)
+            out.update(map(ord, parts))
+        if newest.combining(s) and not reorders(nfd, s):
+            out.add(c)
     return join(ranges(sorted(out)))
 
 
