@@ -34,6 +34,7 @@ struct quantize_options {
     int         dry_run;                    /* plan only: fills the report, writes nothing */
     int         no_clip, no_scale;          /* ablations: leave AWQ's clipping or scaling out */
     const char *command_json;               /* options as given, JSON object text, for provenance; may be NULL */
+    const char *version;                    /* of this program, for provenance; may be NULL */
     void      (*progress)(void *ctx, const struct quantize_progress *p);
     void       *progress_ctx;
     int        *cancel;
@@ -49,6 +50,7 @@ struct quantize_tensor_report {
     double             seconds;
     uint64_t           bytes;
     const char        *fallback;             /* NULL, or why a simpler method was used */
+    char               source_sha256[65], sha256[65]; /* of the source's elements and of the stored bytes; "" until then */
 };
 
 struct quantize_layer_report {

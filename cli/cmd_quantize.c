@@ -1,0 +1,323 @@
+/* llmq quantize: a checkpoint or an unquantized .llmq becomes a quantized .llmq. */
+#include "cli/doc.h"
+#include "cli/opt.h"
+#include "cli/progress.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/parallel.h"
+#include "common/str.h"
+#include "convert/convert.h"
+#include "quantize/quantize.h"
+#include "runner/text/corpus.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *out_path, *bits, *group, *lm_head = "int8", *calib_path = "builtin", *report_path;
+static int         rtn, awq, sym, asym, dry_run, no_clip, no_scale;
+static int         samples = 32, seqlen;
+static uint64_t    seed;
+
+static const struct opt opts[] = {
+    {"output", 'o', OPT_STR, &out_path, "FILE", NULL, "the .llmq to write", 0, 0},
+    {"rtn", 0, OPT_FLAG, &rtn, NULL, NULL, "round to nearest: INT4, group 128, symmetric", 0, 0},
+    {"awq", 0, OPT_FLAG, &awq, NULL, NULL, "activation-aware scales and clipping: INT4, group 128, asymmetric", 0, 0},
+    {"bits", 0, OPT_CHOICE, &bits, "4|8", "4", "bits of a weight", 0, 0},
+    {"group-size", 0, OPT_CHOICE, &group, "32|64|128|256|channel", "128", "weights that share a scale", 0, 0},
+    {"sym", 0, OPT_FLAG, &sym, NULL, NULL, "no zero points", 0, 0},
+    {"asym", 0, OPT_FLAG, &asym, NULL, NULL, "zero points", 0, 0},
+    {"lm-head", 0, OPT_CHOICE, &lm_head, "int8|none", "int8", "output head (and a table tied to it); none keeps it", 0, 0},
+    {"calib", 0, OPT_STR, &calib_path, "FILE|builtin", "builtin", "calibration text, or JSON lines with \"text\" or \"ids\"", 0, 0},
+    {"calib-samples", 0, OPT_INT, &samples, "N", "32", "windows of calibration text", 1, 1 << 20},
+    {"calib-seqlen", 0, OPT_INT, &seqlen, "N", "the smaller of 1024 and the context", "tokens in a window", 2, 1 << 20},
+    {"seed", 0, OPT_U64, &seed, "N", "0", "seed of every random choice", 0, 0},
+    {"report", 0, OPT_STR, &report_path, "FILE.json", NULL, "write what was done to each tensor", 0, 0},
+    {"dry-run", 0, OPT_FLAG, &dry_run, NULL, NULL, "print the plan, its sizes and its cost, and write nothing", 0, 0},
+    {"no-clip", 0, OPT_FLAG, &no_clip, NULL, NULL, "leave AWQ's clipping out", 0, 0},
+    {"no-scale", 0, OPT_FLAG, &no_scale, NULL, NULL, "leave AWQ's scale search out", 0, 0},
+    {0},
+};
+
+/* ---- input ------------------------------------------------------------------------------------------ */
+
+static int open_file(struct llmq_source **src, const char *path, struct llmq_err *err)
+{
+    struct llmq_file *f;
+    struct llmq_map   m;
+    int               gguf;
+
+    if (llmq_map_open(&m, path, err))
+        return err->code;
+    gguf = m.size >= 4 && !memcmp(m.data, "GGUF", 4);
+    llmq_map_close(&m);
+    if (gguf)
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: a GGUF file, expected a Hugging Face directory or an unquantized .llmq", path);
+    if (llmq_file_open(&f, path, err))
+        return err->code;
+    if (llmq_source_from_file(src, f, err)) {
+        llmq_file_close(f);
+        return llmq_fail_within(err, "%s", path);
+    }
+    return 0;
+}
+
+static int open_source(struct llmq_source **src, const char *path, struct llmq_err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st))
+        return llmq_fail_errno(err, "%s", path);
+    return S_ISDIR(st.st_mode) ? convert_open(src, path, err) : open_file(src, path, err);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static int open_calib(struct corpus **c, struct llmq_source *src, struct llmq_err *err)
+{
+    const struct llmq_hparams *h = src->hparams;
+    struct tokenizer          *t;
+    int                        rc, most = h->ctx_len < 1024 ? (int)h->ctx_len : 1024;
+
+    if (seqlen > (int)h->ctx_len)
+        return llmq_fail(err, LLMQ_EUSAGE, "--calib-seqlen: %d, but the model's context is %u", seqlen, h->ctx_len);
+    if (tokenizer_from_source(&t, src, err))
+        return err->code;
+    rc = corpus_open_calib(c, calib_path, t, (int)h->n_vocab, samples, seqlen ? seqlen : most, err);
+    tokenizer_free(t);
+    if (!rc && (*c)->n_windows < samples)
+        llmq_log(LLMQ_LOG_WARN, "%s: %d windows of %d asked for, found text for %d", calib_path, samples,
+                 seqlen ? seqlen : most, (*c)->n_windows);
+    return rc;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------ */
+
+static int check_use(int argc, struct llmq_err *err)
+{
+    if (argc != 1)
+        return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: the model to quantize", argc);
+    if (rtn == awq)
+        return llmq_fail(err, LLMQ_EUSAGE, rtn ? "--rtn and --awq exclude each other" : "no method given, expected --rtn or --awq");
+    if (sym && asym)
+        return llmq_fail(err, LLMQ_EUSAGE, "--sym and --asym exclude each other");
+    if (!out_path && !dry_run)
+        return llmq_fail(err, LLMQ_EUSAGE, "no output given, expected -o FILE");
+    if (rtn && opt_given(&cmd_quantize, "calib"))
+        return llmq_fail(err, LLMQ_EUSAGE, "--rtn reads no calibration text, but --calib was given");
+    return 0;
+}
+
+static int group_size(void)
+{
+    static const struct { const char *text; int size; } sizes[] = {{"32", 32}, {"64", 64}, {"128", 128}, {"256", 256}, {"channel", 0}};
+
+    for (size_t i = 0; group && i < sizeof sizes / sizeof sizes[0]; i++)
+        if (!strcmp(group, sizes[i].text))
+            return sizes[i].size;
+    return 128;
+}
+
+static void set_options(struct quantize_options *o)
+{
+    *o = (struct quantize_options){.method = awq ? QUANTIZE_AWQ : QUANTIZE_RTN, .bits = bits && !strcmp(bits, "8") ? 8 : 4,
+                                   .group = group_size(), .symmetric = sym || (rtn && !asym),
+                                   .head_bits = !strcmp(lm_head, "int8") ? 8 : 0, .head_group = 128, .seed = seed,
+                                   .isa = common_opt.isa, .dry_run = dry_run, .no_clip = no_clip, .no_scale = no_scale,
+                                   .version = cli_version(), .cancel = &cli_interrupted};
+}
+
+/* The options that decide what the file holds, as one JSON object. */
+static int options_json(const struct quantize_options *o, struct llmq_str *s, struct llmq_err *err)
+{
+    static const char *const truth[] = {"false", "true"};
+
+    if (llmq_str_printf(s, err, "{\"bits\": %d, \"group_size\": %d, \"symmetric\": %s, \"lm_head\": \"%s\"", o->bits, o->group,
+                        truth[o->symmetric], lm_head))
+        return err->code;
+    if (o->method == QUANTIZE_AWQ &&
+        llmq_str_printf(s, err, ", \"scale\": %s, \"clip\": %s, \"calib_samples\": %d", truth[!no_scale], truth[!no_clip], samples))
+        return err->code;
+    return llmq_str_append(s, "}", 1, err);
+}
+
+/* ---- output -------------------------------------------------------------------------------------------- */
+
+/* Tensors of one role and scheme are one line of the plan. */
+static void print_role(const struct quantize_report *r, int first)
+{
+    const struct quantize_tensor_report *t = &r->tensors[first];
+    uint64_t                             bytes = 0;
+    int                                  count = 0;
+    char                                 scheme[64], size[24];
+
+    for (int i = 0; i < r->n_tensors; i++) {
+        if (r->tensors[i].role != t->role || memcmp(&r->tensors[i].scheme, &t->scheme, sizeof t->scheme) != 0)
+            continue;
+        if (i < first)
+            return;
+        bytes += r->tensors[i].bytes;
+        count++;
+    }
+    llmq_scheme_name(&t->scheme, scheme, sizeof scheme);
+    printf("  %-10s %4d x %6u x %-6u %-20s %s\n", llmq_role_name(t->role), count, t->n, t->k, scheme,
+           progress_bytes((double)bytes, size, sizeof size));
+}
+
+static void print_plan(const struct quantize_report *r)
+{
+    char size[24], peak[24];
+
+    printf("plan (nothing is written):\n");
+    for (int i = 0; i < r->n_tensors; i++)
+        print_role(r, i);
+    printf("size about %s (%.2f bits per weight), memory about %s, time about %.0f s with %d threads\n",
+           progress_bytes((double)r->size_bytes, size, sizeof size), r->bits_per_weight,
+           progress_bytes((double)r->peak_bytes, peak, sizeof peak), r->wall_s, llmq_parallel_threads());
+}
+
+static double mean_of(const struct quantize_report *r, int rtn_too)
+{
+    double sum = 0;
+    int    n = 0;
+
+    for (int i = 0; i < r->n_tensors; i++)
+        if (r->tensors[i].layer != LLMQ_NO_LAYER && r->tensors[i].rel_err >= 0) {
+            sum += rtn_too ? r->tensors[i].rtn_rel_err : r->tensors[i].rel_err;
+            n++;
+        }
+    return n ? sum / n : 0;
+}
+
+static void print_summary(const struct quantize_report *r)
+{
+    char size[24], peak[24];
+
+    printf("%s: %s, %.2f bits per weight, mean relative error %.4f", out_path, progress_bytes((double)r->size_bytes, size, sizeof size),
+           r->bits_per_weight, mean_of(r, 0));
+    if (awq)
+        printf(" (round to nearest: %.4f)", mean_of(r, 1));
+    printf(", %.1f s (%.1f s of CPU), %s of memory\n", r->wall_s, r->cpu_s, progress_bytes((double)r->peak_bytes, peak, sizeof peak));
+}
+
+/* The summary; per tensor is in --report. */
+static int print_json(const struct quantize_report *r, const struct quantize_options *o, struct llmq_err *err)
+{
+    struct llmq_file *f = NULL;
+    json_t           *model = NULL, *doc;
+
+    if (!dry_run && llmq_file_open(&f, out_path, err))
+        return err->code;
+    if (f && doc_model(&model, f, 1, err))
+        goto out;
+    doc = doc_new("llmq.quantize-summary/1", model, o->isa, 0);
+    if (doc) {
+        json_object_set_new(doc, "method", json_string(awq ? "awq" : "rtn"));
+        json_object_set_new(doc, "dry_run", json_boolean(dry_run));
+        json_object_set_new(doc, "size_bytes", json_integer((json_int_t)r->size_bytes));
+        json_object_set_new(doc, "bits_per_weight", doc_real(r->bits_per_weight));
+        json_object_set_new(doc, "rel_err_mean", dry_run ? json_null() : doc_real(mean_of(r, 0)));
+        json_object_set_new(doc, "rtn_rel_err_mean", dry_run ? json_null() : doc_real(mean_of(r, 1)));
+        json_object_set_new(doc, "warnings", json_integer(r->n_warnings));
+        json_object_set_new(doc, "wall_s", doc_real(r->wall_s));
+        json_object_set_new(doc, "cpu_s", doc_real(r->cpu_s));
+        if (dry_run) /* expected, not measured */
+            json_object_set_new(doc, "peak_rss_bytes", json_integer((json_int_t)r->peak_bytes));
+    }
+    (void)!doc_print(doc, err);
+out:
+    llmq_file_close(f);
+    return err->code;
+}
+
+static int write_report(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_err *err)
+{
+    struct llmq_str text;
+    struct llmq_out out = {0};
+
+    llmq_str_init(&text, 256u << 20);
+    if (quantize_report_json(r, src, o, &text, err) || llmq_out_open(&out, report_path, err) ||
+        llmq_out_write(&out, text.data, text.len, err) || llmq_out_write(&out, "\n", 1, err) || llmq_out_finish(&out, err))
+        llmq_out_abort(&out);
+    llmq_str_fini(&text);
+    return err->code;
+}
+
+static int show(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_err *err)
+{
+    for (int i = 0; i < r->n_warnings; i++)
+        llmq_log(LLMQ_LOG_WARN, "%s", r->warnings[i]);
+    if (report_path && write_report(r, src, o, err))
+        return err->code;
+    if (common_opt.json)
+        return print_json(r, o, err);
+    if (dry_run)
+        print_plan(r);
+    else if (!common_opt.quiet)
+        print_summary(r);
+    return 0;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------ */
+
+static void on_progress(void *ctx, const struct quantize_progress *p)
+{
+    char note[96];
+
+    if (p->layer < 0)
+        snprintf(note, sizeof note, "%s", p->stage);
+    else
+        snprintf(note, sizeof note, "layer %d of %d, %s", p->layer + 1, p->n_layers, p->stage);
+    progress_update(ctx, p->fraction, 1.0, note);
+}
+
+static int quantize(struct llmq_source *src, struct quantize_options *o, struct llmq_err *err)
+{
+    struct quantize_report r = {0};
+    struct progress        p;
+
+    progress_begin(&p, "quantize", PROGRESS_FRACTION);
+    o->progress = on_progress;
+    o->progress_ctx = &p;
+    (void)!llmq_quantize(src, out_path, o, &r, err);
+    progress_end(&p);
+    if (!err->code)
+        (void)!show(&r, src, o, err);
+    quantize_report_free(&r);
+    return err->code;
+}
+
+static int run(int argc, char **argv, struct llmq_err *err)
+{
+    struct quantize_options o;
+    struct llmq_source     *src = NULL;
+    struct corpus          *calib = NULL;
+    struct llmq_str         json;
+
+    llmq_str_init(&json, 1 << 16);
+    if (check_use(argc, err))
+        goto out;
+    set_options(&o);
+    if (options_json(&o, &json, err) || open_source(&src, argv[0], err) || (awq && open_calib(&calib, src, err)))
+        goto out;
+    o.command_json = json.data;
+    o.calib = calib;
+    o.calib_name = awq ? base_name(calib_path) : NULL;
+    (void)!quantize(src, &o, err);
+out:
+    if (calib)
+        corpus_close(calib);
+    if (src)
+        src->close(src);
+    llmq_str_fini(&json);
+    return err->code;
+}
+
+const struct cmd cmd_quantize = {
+    "quantize", "SRC -o OUT.llmq --awq|--rtn [options]", "Quantize a checkpoint or an unquantized .llmq.", opts, run,
+};

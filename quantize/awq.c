@@ -1,0 +1,81 @@
+/* One stage of AWQ: the linears that share an input.
+ *
+ *   statistics -> factors (search.c) -> folded into columns and statistics (fold.c) -> grids (clip.c) -> codes
+ *
+ * What feeds the linears is changed by the caller, who knows where it comes from.  A stage whose statistics cannot
+ * guide anything is rounded to nearest, and the report says why. */
+#include "quantize/method.h"
+
+uint32_t awq_producers(const struct awq_stage *st) { return st->share ? st->mat[0]->k / st->share : st->mat[0]->k; }
+
+uint32_t awq_producer(const struct awq_stage *st, uint32_t input)
+{
+    return st->share ? input / st->head_dim / st->share * st->head_dim + input % st->head_dim : input;
+}
+
+/* Grids without a search, for matrices that are not clipped and for stages without statistics. */
+static void nearest(struct qmat *q) { grid_fit_rows(&q->scheme, q->w, q->n, q->k, q->scales, q->zeros); }
+
+static int grids(struct job *j, struct awq_stage *st, struct llmq_err *err)
+{
+    for (int i = 0; i < st->n; i++) {
+        struct qmat *q = st->mat[i];
+        if (st->fault || j->o->no_clip || st->no_clip[i])
+            nearest(q);
+        else if (clip_matrix(j, q, st->stats, err))
+            return err->code;
+    }
+    return 0;
+}
+
+static int codes(struct awq_stage *st, struct llmq_err *err)
+{
+    for (int i = 0; i < st->n; i++) {
+        struct qmat *q = st->mat[i];
+        grid_encode_rows(&q->scheme, q->w, q->n, q->k, q->scales, q->zeros, q->codes);
+        if (qmat_pack(q, err))
+            return err->code;
+    }
+    return 0;
+}
+
+static void scale_inputs(struct awq_stage *st)
+{
+    for (int i = 0; i < st->n; i++)
+        fold_columns(st->mat[i]->w, st->mat[i]->n, st->mat[i]->k, st->s);
+    stats_scale(st->stats, st->s);
+}
+
+static int fall_back(struct job *j, struct awq_stage *st, struct llmq_err *err)
+{
+    for (int i = 0; i < st->n; i++) {
+        st->mat[i]->rep->fallback = st->fault;
+        if (job_warn(j, err, "%s: rounded to nearest: %s", st->mat[i]->rep->name, st->fault))
+            return err->code;
+    }
+    return 0;
+}
+
+int awq_stage(struct job *j, struct awq_stage *st, struct llmq_arena *work, struct llmq_err *err)
+{
+    struct search *s;
+
+    if (LLMQ_ARENA_NEW(work, &st->s, st->mat[0]->k, "factors", err))
+        return err->code;
+    for (uint32_t c = 0; c < st->mat[0]->k; c++)
+        st->s[c] = 1.0f;
+    st->fault = stats_fault(st->stats);
+    if (!st->fault) {
+        if (search_new(&s, j, st, work, err))
+            return err->code;
+        search_run(s, st);
+    }
+    if (st->scaled)
+        scale_inputs(st);
+    if (grids(j, st, err) || codes(st, err))
+        return err->code;
+    if (st->fault)
+        return fall_back(j, st, err);
+    search_measure(s);
+    return 0;
+}

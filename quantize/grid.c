@@ -1,0 +1,198 @@
+/* The uniform integer grid: see grid.h.
+ *
+ * Rounding is to nearest, ties to even, by adding and taking away 1.5 * 2^23: exact for values that were clamped
+ * to the grid, the same on every machine, and without a call. */
+#include "quantize/grid.h"
+
+#include "common/fp.h"
+#include "common/parallel.h"
+
+#include <math.h>
+
+/* Below this a scale would lose its precision to F16's subnormals and, on the GPU formats, to underflow. */
+#define SCALE_MIN 1e-5f
+#define ROUNDER 12582912.0f
+
+struct levels { /* the grid of one group, ready to round with */
+    float inv, scale, lo, hi;
+    int   zero;
+};
+
+static inline struct levels levels_of(const struct llmq_scheme *s, float scale, uint8_t zero)
+{
+    struct levels l = {1.0f / scale, scale, (float)-(int)zero, (float)((1 << s->bits) - 1 - (int)zero), zero};
+
+    return l;
+}
+
+/* code - zero of one weight. */
+static inline float level(const struct levels *l, float w)
+{
+    float t = w * l->inv;
+
+    t = t > l->lo ? t : l->lo;
+    t = t < l->hi ? t : l->hi;
+    return (t + ROUNDER) - ROUNDER;
+}
+
+float grid_scale(float scale) { return llmq_f16_to_f32(llmq_f32_to_f16(scale > SCALE_MIN ? scale : SCALE_MIN)); }
+
+void grid_cover(const struct llmq_scheme *s, float lo, float hi, float *scale, uint8_t *zero)
+{
+    int top = (1 << s->bits) - 1, half = 1 << (s->bits - 1);
+
+    lo = lo < 0 ? lo : 0;
+    hi = hi > 0 ? hi : 0;
+    *zero = (uint8_t)(s->symmetric ? half : 0);
+    if (!(hi > lo)) {
+        *scale = 1.0f;
+        return;
+    }
+    if (s->symmetric) { /* full range: an extreme lands on the first or on the last code */
+        float up = hi / (float)(half - 1), down = -lo / (float)half;
+        *scale = grid_scale(up > down ? up : down);
+    } else {
+        float z;
+        *scale = grid_scale((hi - lo) / (float)top);
+        z = rintf(-lo / *scale);
+        *zero = (uint8_t)(z < (float)top ? z : (float)top);
+    }
+}
+
+void grid_fit(const struct llmq_scheme *s, const float *w, uint32_t count, float shrink, float *scale, uint8_t *zero)
+{
+    float lo = 0, hi = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        lo = w[j] < lo ? w[j] : lo;
+        hi = w[j] > hi ? w[j] : hi;
+    }
+    grid_cover(s, lo * shrink, hi * shrink, scale, zero);
+}
+
+void grid_encode(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, uint8_t *codes)
+{
+    struct levels l = levels_of(s, scale, zero);
+
+    for (uint32_t j = 0; j < count; j++)
+        codes[j] = (uint8_t)((int)level(&l, w[j]) + l.zero);
+}
+
+uint32_t grid_residual(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *e)
+{
+    struct levels l = levels_of(s, scale, zero);
+    float         half = 0.5f * scale;
+    uint32_t      outside = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        e[j] = level(&l, w[j]) * l.scale - w[j];
+        outside += fabsf(e[j]) > half * 1.001f;
+    }
+    return outside;
+}
+
+void grid_levels(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *c)
+{
+    struct levels l = levels_of(s, scale, zero);
+
+    for (uint32_t j = 0; j < count; j++)
+        c[j] = level(&l, w[j]);
+}
+
+/* ---- whole matrices --------------------------------------------------------------------------- */
+
+struct rows_job {
+    const struct llmq_scheme *s;
+    const float              *w;
+    uint32_t                  k, groups;
+    float                    *scales;
+    uint8_t                  *zeros, *codes;
+    double                   *error, *norm; /* [n] */
+};
+
+static void fit_rows(void *ctx, long begin, long end, int thread)
+{
+    struct rows_job *j = ctx;
+    uint32_t         size = j->s->group ? j->s->group : j->k;
+
+    (void)thread;
+    for (long r = begin; r < end; r++)
+        for (uint32_t g = 0; g < j->groups; g++)
+            grid_fit(j->s, j->w + (size_t)r * j->k + (size_t)g * size, grid_group_size(j->s, j->k, g), 1.0f,
+                     j->scales + (size_t)r * j->groups + g, j->zeros + (size_t)r * j->groups + g);
+}
+
+void grid_fit_rows(const struct llmq_scheme *s, const float *w, uint32_t n, uint32_t k, float *scales, uint8_t *zeros)
+{
+    struct rows_job j = {.s = s, .w = w, .k = k, .groups = llmq_scheme_groups(s, k), .scales = scales, .zeros = zeros};
+
+    llmq_parallel_for(n, 16, fit_rows, &j);
+}
+
+static void encode_rows(void *ctx, long begin, long end, int thread)
+{
+    struct rows_job *j = ctx;
+    uint32_t         size = j->s->group ? j->s->group : j->k;
+
+    (void)thread;
+    for (long r = begin; r < end; r++)
+        for (uint32_t g = 0; g < j->groups; g++) {
+            size_t at = (size_t)r * j->k + (size_t)g * size, sg = (size_t)r * j->groups + g;
+            grid_encode(j->s, j->w + at, grid_group_size(j->s, j->k, g), j->scales[sg], j->zeros[sg], j->codes + at);
+        }
+}
+
+void grid_encode_rows(const struct llmq_scheme *s, const float *w, uint32_t n, uint32_t k, const float *scales,
+                      const uint8_t *zeros, uint8_t *codes)
+{
+    struct rows_job j = {.s = s, .w = w, .k = k, .groups = llmq_scheme_groups(s, k), .codes = codes};
+
+    j.scales = (float *)(uintptr_t)scales; /* only read here */
+    j.zeros = (uint8_t *)(uintptr_t)zeros;
+    llmq_parallel_for(n, 16, encode_rows, &j);
+}
+
+static void error_rows(void *ctx, long begin, long end, int thread)
+{
+    struct rows_job *j = ctx;
+    uint32_t         size = j->s->group ? j->s->group : j->k;
+
+    (void)thread;
+    for (long r = begin; r < end; r++) {
+        double error = 0, norm = 0;
+        for (uint32_t g = 0; g < j->groups; g++) {
+            size_t        sg = (size_t)r * j->groups + g;
+            const float  *x = j->w + (size_t)r * j->k + (size_t)g * size;
+            struct levels l = levels_of(j->s, j->scales[sg], j->zeros[sg]);
+            for (uint32_t c = 0; c < grid_group_size(j->s, j->k, g); c++) {
+                double e = level(&l, x[c]) * l.scale - x[c];
+                error += e * e;
+                norm += (double)x[c] * x[c];
+            }
+        }
+        j->error[r] = error;
+        j->norm[r] = norm;
+    }
+}
+
+void grid_error_rows(const struct llmq_scheme *s, const float *w, uint32_t n, uint32_t k, const float *scales,
+                     const uint8_t *zeros, double *error, double *norm)
+{
+    struct rows_job j = {.s = s, .w = w, .k = k, .groups = llmq_scheme_groups(s, k), .error = error, .norm = norm};
+
+    j.scales = (float *)(uintptr_t)scales; /* only read here */
+    j.zeros = (uint8_t *)(uintptr_t)zeros;
+    llmq_parallel_for(n, 16, error_rows, &j);
+}
+
+int grid_check(const float *scales, uint32_t n, uint32_t groups, const char *where, struct llmq_err *err)
+{
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t g = 0; g < groups; g++) {
+            float s = scales[(size_t)r * groups + g];
+            if (!(s > 0 && s <= 65504.0f))
+                return llmq_fail(err, LLMQ_EFORMAT, "%s: row %u, group %u: scale %g, expected one that F16 can hold", where,
+                                 r, g, (double)s);
+        }
+    return 0;
+}
