@@ -62,9 +62,24 @@ static void usage(FILE *out)
     fprintf(out, "\n`llmq COMMAND --help` lists a command's options; `llmq --version` says which llmq this is.\n");
 }
 
+struct job {
+    const struct cmd *c;
+    int               argc;
+    char            **argv;
+    struct llmq_err   err;
+};
+
+static void run_job(void *ctx)
+{
+    struct job *j = ctx;
+
+    if (!j->c->run(j->argc, j->argv, &j->err) && !j->err.code && (fflush(stdout) == EOF || ferror(stdout)))
+        llmq_fail_errno(&j->err, "standard output");
+}
+
 static int run_command(const struct cmd *c, int argc, char **argv)
 {
-    struct llmq_err err = {0};
+    struct job j = {c, argc, argv, {0}};
 
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
@@ -72,16 +87,15 @@ static int run_command(const struct cmd *c, int argc, char **argv)
         if (!strcmp(argv[i], "--help-options"))
             return opt_dump(c, stdout), 0;
     }
-    if (!opt_parse(c, &argc, argv, &err)) {
+    if (!opt_parse(c, &j.argc, argv, &j.err)) {
         llmq_log_set_level(common_opt.quiet ? LLMQ_LOG_ERROR : common_opt.verbose ? LLMQ_LOG_DEBUG : LLMQ_LOG_INFO);
         llmq_parallel_set_threads(common_opt.threads);
-        if (!c->run(argc, argv, &err) && !err.code && (fflush(stdout) == EOF || ferror(stdout)))
-            llmq_fail_errno(&err, "standard output");
+        llmq_parallel_run(run_job, &j);
     }
-    if (!err.code)
+    if (!j.err.code)
         return 0;
-    fprintf(stderr, "llmq %s: %s\n", c->name, err.text);
-    return llmq_err_status(err.code);
+    fprintf(stderr, "llmq %s: %s\n", c->name, j.err.text);
+    return llmq_err_status(j.err.code);
 }
 
 int main(int argc, char **argv)
