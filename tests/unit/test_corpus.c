@@ -2,6 +2,7 @@
  * set loaders, lm-eval's task) gave; on the whole of wiki.test.raw the hashes of all three agreed as well. */
 #include "common/alloc.h"
 #include "common/str.h"
+#include "runner/text/builtin.h"
 #include "runner/text/corpus.h"
 #include "runner/text/wikitext.h"
 #include "tests/unit/unit.h"
@@ -258,6 +259,24 @@ static struct corpus *open_calib(const char *text, int samples, int seqlen, int 
     return c;
 }
 
+START_TEST(calibration_text_of_the_binary)
+{
+    struct llmq_err   err = {0};
+    struct tokenizer *t = byte_tokenizer(1);
+    struct corpus    *c;
+    size_t            len;
+    const char       *text = llmq_calib_builtin(&len);
+
+    ck_assert_int_eq(corpus_open_calib(&c, "builtin", t, 257, 32, 1024, &err), 0);
+    ck_assert_int_eq(c->n_windows, 32);
+    for (int i = 1; i < 1024; i++) /* after BOS; a byte b is token b + 1 */
+        ck_assert_int_eq(c->ids[i], (unsigned char)text[i - 1] + 1);
+    corpus_close(c);
+    ck_assert_int_eq(corpus_open_calib(&c, "./builtin", t, 257, 32, 1024, &err), LLMQ_EIO);
+    tokenizer_free(t);
+}
+END_TEST
+
 START_TEST(calibration_packs_documents)
 {
     struct llmq_err err = {0};
@@ -359,5 +378,6 @@ START_TEST(no_memory_is_an_error_wherever_it_happens)
 END_TEST
 
 UNIT_CASE(corpus, rows_are_joined_by_two_newlines, a_title_starts_a_page, detokenizing, plain_windows, gptq_windows, llama_cpp_windows,
-          lm_eval_windows, calibration_packs_documents, long_calibration_text_is_not_read_to_its_end, calibration_refuses,
+          lm_eval_windows, calibration_text_of_the_binary,
+          calibration_packs_documents, long_calibration_text_is_not_read_to_its_end, calibration_refuses,
           evaluation_refuses, no_memory_is_an_error_wherever_it_happens)
