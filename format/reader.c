@@ -455,8 +455,8 @@ static int load_names(struct llmq_file *f, struct llmq_err *err)
 
 static int load(struct llmq_file *f, struct llmq_err *err)
 {
-    struct disk_header    h;
-    struct disk_directory d;
+    struct disk_header    h = {0};
+    struct disk_directory d = {0};
 
     if (check_header(f, &h, err) || check_directory(f, &h, &d, err) || copy_directory(f, &h, &d, err))
         return err->code;

@@ -4,7 +4,7 @@
 #include "common/io.h"
 #include "common/rng.h"
 #include "common/str.h"
-#include "format/format.h"
+#include "format/file.h"
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
@@ -557,6 +557,69 @@ START_TEST(any_changed_byte_is_found)
 }
 END_TEST
 
+/* A hostile writer knows about checksums: structure is changed, then every CRC over it made right again. */
+static void change_structure(char *bytes, size_t len, struct llmq_rng *r)
+{
+    static const uint64_t odd[] = {0, 1, 2, 63, 64, 4095, 0xffff, 0x7fffffff, 0xffffffff, 1ull << 32, 1ull << 63, UINT64_MAX,
+                                   UINT64_MAX - 63};
+    struct disk_header   *h = (struct disk_header *)(void *)bytes;
+    struct disk_section  *s = (struct disk_section *)(void *)(bytes + h->dir_offset + sizeof(struct disk_directory));
+    size_t                width = (size_t)1 << llmq_rng_next(r) % 4, where = llmq_rng_next(r) % 8, at;
+    uint64_t              v = llmq_rng_next(r) % 2 ? odd[llmq_rng_next(r) % 13] : llmq_rng_next(r) % (2 * len);
+
+    at = where == 0   ? 16 + llmq_rng_next(r) % 28                                      /* header */
+         : where == 1 ? s->offset + llmq_rng_next(r) % sizeof(struct disk_hparams)      /* hyperparameters */
+                      : h->dir_offset + llmq_rng_next(r) % (len - h->dir_offset);
+    at &= ~(width - 1);
+    memcpy(bytes + at, &v, width);
+    if (where == 1)
+        s->crc = s->stored_crc = section_crc(0, bytes + s->offset, sizeof(struct disk_hparams));
+    if (h->dir_offset < len && h->dir_bytes <= len - h->dir_offset)
+        h->dir_crc = section_crc(0, bytes + h->dir_offset, h->dir_bytes);
+    h->crc = section_crc(0, bytes, offsetof(struct disk_header, crc));
+}
+
+START_TEST(a_hostile_directory_is_survived)
+{
+    struct llmq_rng r;
+    char            path[512];
+    size_t          len;
+    char           *bytes, *copy;
+    size_t          tail;
+    int             refused = 0, fd;
+
+    snprintf(path, sizeof path, "%s", model_file("hostile.llmq", 1));
+    bytes = read_copy(path, &len);
+    copy = must_alloc(len);
+    tail = len > 16384 ? len - 16384 : DISK_PAGE; /* sections and directory */
+    fd = open(path, O_WRONLY);
+    llmq_rng_seed(&r, 23);
+    for (int i = 0; i < 1500; i++) {
+        struct llmq_err   err = {0};
+        struct llmq_file *f = NULL;
+        struct llmq_str   s;
+
+        memcpy(copy, bytes, len);
+        change_structure(copy, len, &r);
+        ck_assert_int_eq(pwrite(fd, copy, DISK_PAGE, 0), DISK_PAGE);
+        ck_assert_int_eq(pwrite(fd, copy + tail, len - tail, (off_t)tail), (long)(len - tail));
+        llmq_str_init(&s, 1 << 20);
+        if (llmq_file_open(&f, path, &err) || llmq_file_verify(f, NULL, NULL, NULL, &err) ||
+            llmq_file_describe(f, LLMQ_DESCRIBE_TENSORS | LLMQ_DESCRIBE_JSON, &s, &err)) {
+            ck_assert_msg(err.code == LLMQ_EFORMAT, "%s", err.text);
+            refused++;
+        }
+        llmq_str_fini(&s);
+        llmq_file_close(f);
+    }
+    close(fd);
+    ck_assert_int_gt(refused, 1000); /* the rest changed bytes that may be ignored */
+    llmq_free(bytes);
+    llmq_free(copy);
+    unlink(path);
+}
+END_TEST
+
 /* Nothing under the name, nor beside it. */
 static void nothing_at(const char *path)
 {
@@ -755,7 +818,8 @@ END_TEST
 UNIT_CASE(format, what_is_packed_unpacks_the_same, codes_stand_where_the_specification_says, padding_decodes_to_zero,
           schemes_have_names_and_limits, hyperparameters_out_of_range_are_named, fused_matrices_stand_together_in_the_list,
           a_model_reads_back_as_written, fused_matrices_stand_back_to_back, equal_inputs_give_equal_bytes,
-          a_file_cut_anywhere_is_refused, any_changed_byte_is_found, a_file_size_limit_is_an_error_and_leaves_nothing,
+          a_file_cut_anywhere_is_refused, any_changed_byte_is_found,
+          a_hostile_directory_is_survived, a_file_size_limit_is_an_error_and_leaves_nothing,
           an_incomplete_model_is_not_written, wrong_counts_and_shapes_are_refused_at_once,
           no_memory_is_an_error_wherever_it_happens, a_file_is_a_source_and_its_numbers_are_finite,
           sha256_is_the_published_one)
