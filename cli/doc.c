@@ -58,33 +58,13 @@ void doc_scheme(const struct llmq_file *f, char *out, size_t size)
     }
 }
 
-static int hash_file(const char *path, char out[65], struct llmq_err *err)
-{
-    enum { STEP = 16 << 20 };
-    struct llmq_map    m = {0};
-    struct llmq_sha256 h;
-
-    if (llmq_map_open(&m, path, err))
-        return err->code;
-    llmq_sha256_init(&h);
-    for (size_t at = 0; at < m.size; at += STEP) {
-        size_t n = m.size - at < STEP ? m.size - at : STEP;
-
-        llmq_sha256_update(&h, m.data + at, n);
-        llmq_map_drop(&m, at, n);
-    }
-    llmq_sha256_hex(&h, out);
-    llmq_map_close(&m);
-    return 0;
-}
-
 int doc_model(json_t **out, const struct llmq_file *f, int with_hash, struct llmq_err *err)
 {
     char scheme[64], hash[65];
 
     *out = NULL;
-    if (with_hash && hash_file(llmq_file_path(f), hash, err))
-        return err->code;
+    if (with_hash)
+        llmq_file_sha256(f, hash);
     doc_scheme(f, scheme, sizeof scheme);
     *out = json_pack("{s:s, s:o, s:s, s:f, s:I}", "name", base_name(llmq_file_path(f)), "sha256",
                      with_hash ? json_string(hash) : json_null(), "scheme", scheme, "bits_per_weight", llmq_file_bits_per_weight(f),

@@ -65,7 +65,7 @@ static int check_finite(const void *bytes, size_t len, int dtype, uint64_t befor
     if (bad == count)
         return 0;
     return llmq_fail(err, LLMQ_EFORMAT, "%s: element %llu is NaN or infinite", what,
-                     (unsigned long long)(before / llmq_dtype_bytes(dtype) + bad));
+                     (unsigned long long)before / llmq_dtype_bytes(dtype) + bad);
 }
 
 static int check_part(struct job *j, const void *bytes, uint64_t len, uint32_t crc, int dtype, const char *what,
@@ -164,11 +164,11 @@ static int check_merges(const struct llmq_file *f, struct llmq_err *err)
     if (!len)
         return 0;
     if (len != 4 + 4 * ids)
-        return llmq_fail(err, LLMQ_EFORMAT, "%zu bytes, but its %llu merges take %llu", len, (unsigned long long)(ids / 3),
-                         (unsigned long long)(4 + 4 * ids));
+        return llmq_fail(err, LLMQ_EFORMAT, "%zu bytes, but its %llu merges take %llu", len, (unsigned long long)ids / 3,
+                         4 + 4 * (unsigned long long)ids);
     for (uint64_t i = 0; i < ids; i++)
         if (u32_at(p + 4 + 4 * i) >= tokens)
-            return llmq_fail(err, LLMQ_EFORMAT, "merge %llu names token %u of %u", (unsigned long long)(i / 3),
+            return llmq_fail(err, LLMQ_EFORMAT, "merge %llu names token %u of %u", (unsigned long long)i / 3,
                              u32_at(p + 4 + 4 * i), tokens);
     return 0;
 }

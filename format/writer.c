@@ -84,7 +84,7 @@ static int check_whole(const struct llmq_writer *w, struct llmq_err *err)
 {
     uint64_t left = w->left[PART_DATA] + w->left[PART_SCALES] + w->left[PART_ZEROS];
 
-    if (!left)
+    if (!left || !w->n_entries)
         return 0;
     llmq_fail(err, LLMQ_EUSAGE, "%llu bytes are still to be written", (unsigned long long)left);
     return fail_in(&w->entries[w->n_entries - 1], err);
@@ -133,23 +133,23 @@ static int flush_kept(struct llmq_writer *w, struct llmq_err *err)
     return 0;
 }
 
-static int new_entry(struct llmq_writer *w, struct disk_tensor **out, struct llmq_err *err)
+/* The next entry, zeroed; NULL when there is no memory for more. */
+static struct disk_tensor *new_entry(struct llmq_writer *w, struct llmq_err *err)
 {
     if (w->n_entries == w->cap_entries) {
         size_t              cap = w->cap_entries ? 2 * w->cap_entries : 64;
         struct disk_tensor *p;
 
         if (LLMQ_NEW(&p, cap, "a directory", err))
-            return err->code;
+            return NULL;
         if (w->n_entries)
             memcpy(p, w->entries, w->n_entries * sizeof *p);
         llmq_free(w->entries);
         w->entries = p;
         w->cap_entries = cap;
     }
-    *out = &w->entries[w->n_entries];
-    memset(*out, 0, sizeof **out);
-    return 0;
+    memset(&w->entries[w->n_entries], 0, sizeof *w->entries);
+    return &w->entries[w->n_entries];
 }
 
 static void fill_entry(struct disk_tensor *d, const struct llmq_tensor *t)
@@ -193,12 +193,14 @@ static size_t next_align(const struct llmq_writer *w, const struct llmq_tensor *
 static int begin_tensor(struct llmq_writer *w, const struct llmq_tensor *t, struct llmq_err *err)
 {
     const char         *name = t->name ? t->name : "";
-    struct disk_tensor *d = NULL;
+    struct disk_tensor *d;
 
     if (!continues(w, t) && flush_kept(w, err))
         return err->code;
-    if (llmq_out_pad(&w->out, next_align(w, t), err) || new_entry(w, &d, err) ||
-        llmq_str_append(&w->names, name, strlen(name) + 1, err))
+    if (llmq_out_pad(&w->out, next_align(w, t), err) || llmq_str_append(&w->names, name, strlen(name) + 1, err))
+        return err->code;
+    d = new_entry(w, err);
+    if (!d)
         return err->code;
     fill_entry(d, t);
     d->part[PART_DATA].offset = w->out.pos;
@@ -230,7 +232,7 @@ int llmq_writer_bytes(struct llmq_writer *w, const void *bytes, size_t len, stru
     for (int part = 0; part < N_PARTS && len; part++) {
         size_t n = len < w->left[part] ? len : (size_t)w->left[part];
 
-        if (!n)
+        if (!n || !d)
             continue;
         d->crc[part] = section_crc(d->crc[part], p, n);
         if (part == PART_DATA ? llmq_out_write(&w->out, p, n, err) : llmq_str_append(&w->kept[part], p, n, err))
