@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Seconds between redraws on a terminal; least and most between plain lines. */
@@ -60,6 +61,14 @@ void progress_begin(struct progress *p, const char *what, enum progress_unit uni
     p->start_s = p->last_s = llmq_clock_s();
 }
 
+/* A redrawn line must not wrap. */
+static int terminal_width(void)
+{
+    struct winsize w;
+
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;
+}
+
 static int due(const struct progress *p, double now, double fraction)
 {
     double since = now - p->last_s;
@@ -85,7 +94,10 @@ void progress_update(struct progress *p, double done, double total, const char *
     amounts(p, done, total, elapsed, amount, sizeof amount);
     snprintf(line, sizeof line, "%s  %3.0f %%%s  %s left  %s memory%s%s", p->what, 100 * fraction, amount, left,
              progress_bytes((double)llmq_peak_rss_bytes(), mem, sizeof mem), note ? "  " : "", note ? note : "");
-    fprintf(stderr, p->tty ? "\r%.*s\033[K" : "%.*s\n", (int)sizeof line, line);
+    if (p->tty)
+        fprintf(stderr, "\r%.*s\033[K", terminal_width(), line);
+    else
+        fprintf(stderr, "%s\n", line);
     p->last_s = now;
     p->last_fraction = fraction;
     p->drawn = 1;

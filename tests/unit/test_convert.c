@@ -3,6 +3,7 @@
 #include "common/json.h"
 #include "common/rng.h"
 #include "convert/arch.h"
+#include "convert/convert.h"
 #include "convert/hfconfig.h"
 #include "convert/safetensors.h"
 #include "tests/unit/unit.h"
@@ -11,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- safetensors ------------------------------------------------------------------------------- */
 
@@ -370,6 +373,140 @@ START_TEST(end_tokens_that_are_refused)
 }
 END_TEST
 
+/* ---- a whole checkpoint --------------------------------------------------------------------------------- */
+
+static void put(const char *dir, const char *name, const void *bytes, size_t len)
+{
+    char  path[600];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static void add_tensor(char *header, size_t size, float *data, size_t *n, const char *name, int rows, int cols)
+{
+    size_t at = strlen(header), count = (size_t)(cols ? rows * cols : rows);
+    char   shape[32];
+
+    snprintf(shape, sizeof shape, cols ? "%d,%d" : "%d", rows, cols);
+    snprintf(header + at, size - at, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", at > 1 ? "," : "", name,
+             shape, *n * 4, (*n + count) * 4);
+    for (size_t i = 0; i < count; i++, ++*n)
+        data[*n] = (float)*n / 64;
+}
+
+/* One layer, four tokens; the weights count up in sixty-fourths. */
+static const char *tiny_checkpoint(void)
+{
+    static const char config_text[] =
+        "{\"model_type\":\"llama\",\"hidden_size\":4,\"intermediate_size\":6,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+        "\"vocab_size\":4,\"max_position_embeddings\":16,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,\"eos_token_id\":3}";
+    static const char tokenizer_text[] =
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],\"normalizer\":null,"
+        "\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\",\"dropout\":null,"
+        "\"unk_token\":null,\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":false,"
+        "\"byte_fallback\":false,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3},\"merges\":[[\"a\",\"b\"]]}}";
+    static const struct { const char *name; int rows, cols; } shape[] = {
+        {"model.embed_tokens.weight", 4, 4}, {"model.norm.weight", 4, 0},
+        {"model.layers.0.input_layernorm.weight", 4, 0}, {"model.layers.0.post_attention_layernorm.weight", 4, 0},
+        {"model.layers.0.self_attn.q_proj.weight", 4, 4}, {"model.layers.0.self_attn.k_proj.weight", 4, 4},
+        {"model.layers.0.self_attn.v_proj.weight", 4, 4}, {"model.layers.0.self_attn.o_proj.weight", 4, 4},
+        {"model.layers.0.mlp.gate_proj.weight", 6, 4}, {"model.layers.0.mlp.up_proj.weight", 6, 4},
+        {"model.layers.0.mlp.down_proj.weight", 4, 6}};
+    static char dir[512], file[16384];
+    char        header_text[4096] = "{";
+    float       data[256];
+    size_t      n = 0, len;
+    uint64_t    header_len;
+
+    snprintf(dir, sizeof dir, "%s", unit_tmp("checkpoint"));
+    mkdir(dir, 0700);
+    put(dir, "config.json", config_text, strlen(config_text));
+    put(dir, "tokenizer.json", tokenizer_text, strlen(tokenizer_text));
+    for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
+        add_tensor(header_text, sizeof header_text - 2, data, &n, shape[i].name, shape[i].rows, shape[i].cols);
+    len = strlen(header_text);
+    header_text[len++] = '}';
+    header_len = len;
+    memcpy(file, &header_len, 8);
+    memcpy(file + 8, header_text, len);
+    memcpy(file + 8 + len, data, n * 4);
+    put(dir, "model.safetensors", file, 8 + len + n * 4);
+    return dir;
+}
+
+START_TEST(a_checkpoint_becomes_a_source_and_a_file)
+{
+    struct llmq_err        err = {0};
+    struct convert_options o = {.dtype = LLMQ_DTYPE_BF16};
+    struct llmq_source    *s;
+    struct llmq_file      *f;
+    float                  row[4];
+    char                   path[512];
+    size_t                 len;
+
+    ck_assert_msg(!convert_open(&s, tiny_checkpoint(), &err), "%s", err.text);
+    ck_assert_int_eq(s->n_tensors, 11);
+    ck_assert_str_eq(s->name, "checkpoint");
+    ck_assert_int_eq(s->tensors[0].role, LLMQ_ROLE_EMBED);
+    ck_assert_int_eq(s->tensors[10].role, LLMQ_ROLE_FINAL_NORM);
+    ck_assert_str_eq(s->section(s, LLMQ_SECTION_GENERATION, &len), "{}");
+    ck_assert_int_eq(s->read(s, 0, 2, 1, row, &err), 0);
+    ck_assert_float_eq(row[1], 9.0f / 64);
+    ck_assert_int_eq(s->read(s, 0, 3, 2, row, &err), LLMQ_EUSAGE);
+    ck_assert_int_eq(s->read(s, 0, UINT32_MAX, 2, row, &err), LLMQ_EUSAGE);
+    snprintf(path, sizeof path, "%s", unit_tmp("converted.llmq"));
+    ck_assert_msg(!convert_write(s, path, &o, &err), "%s", err.text);
+    s->close(s);
+    ck_assert_msg(!llmq_file_open(&f, path, &err), "%s", err.text);
+    ck_assert_msg(!llmq_file_verify(f, NULL, NULL, NULL, &err), "%s", err.text);
+    llmq_dequant_rows(llmq_file_find(f, LLMQ_ROLE_EMBED, LLMQ_NO_LAYER, LLMQ_NO_EXPERT), 2, 1, row);
+    ck_assert_float_eq(row[1], 9.0f / 64);
+    ck_assert_ptr_nonnull(strstr(llmq_file_section(f, LLMQ_SECTION_PROVENANCE, &len), "\"options\":{\"dtype\":\"bf16\"}"));
+    llmq_file_close(f);
+}
+END_TEST
+
+/* The Nth allocation fails, for every N that the job reaches: an error, no leak, nothing under the target's name. */
+START_TEST(every_allocation_may_fail)
+{
+    const char            *dir = tiny_checkpoint();
+    struct convert_options o = {0};
+    char                   path[512];
+    int                    rc = -1;
+    long                   n;
+
+    snprintf(path, sizeof path, "%s", unit_tmp("torture.llmq"));
+    for (n = 1; rc && n < 20000; n++) {
+        struct llmq_source *s = NULL;
+        struct llmq_err     err = {0};
+        size_t              live;
+
+        llmq_alloc_fail_nth(0);
+        live = llmq_alloc_live();
+        llmq_alloc_fail_nth(n);
+        rc = convert_open(&s, dir, &err);
+        if (!rc)
+            rc = convert_write(s, path, &o, &err);
+        if (s)
+            s->close(s);
+        llmq_alloc_fail_nth(0);
+        if (rc) {
+            ck_assert_msg(rc == LLMQ_ENOMEM && err.code == rc && err.text[0], "allocation %ld: %d '%s'", n, rc, err.text);
+            ck_assert_msg(access(path, F_OK) != 0, "allocation %ld: a file stands there", n);
+        }
+        ck_assert_msg(llmq_alloc_live() == live, "allocation %ld: %zu blocks leaked", n, llmq_alloc_live() - live);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_gt(n, 30);
+}
+END_TEST
+
+UNIT_CASE(convert, a_checkpoint_becomes_a_source_and_a_file, every_allocation_may_fail)
 UNIT_CASE(safetensors, headers_that_are_legal, headers_that_are_refused, mangled_headers)
 UNIT_CASE(arch, names_and_places)
 UNIT_CASE(hfconfig, defaults, rope_in_both_spellings, yarn_temperature, configs_that_are_refused, windows_that_never_cut,
