@@ -459,7 +459,7 @@ START_TEST(a_checkpoint_becomes_a_source_and_a_file)
     ck_assert_float_eq(row[1], 9.0f / 64);
     ck_assert_int_eq(s->read(s, 0, 3, 2, row, &err), LLMQ_EUSAGE);
     ck_assert_int_eq(s->read(s, 0, UINT32_MAX, 2, row, &err), LLMQ_EUSAGE);
-    snprintf(path, sizeof path, "%s", unit_tmp("converted.llmq"));
+    snprintf(path, sizeof path, "%s", unit_tmp("convert-bf16.llmq"));
     ck_assert_msg(!convert_write(s, path, &o, &err), "%s", err.text);
     s->close(s);
     ck_assert_msg(!llmq_file_open(&f, path, &err), "%s", err.text);
@@ -468,6 +468,7 @@ START_TEST(a_checkpoint_becomes_a_source_and_a_file)
     ck_assert_float_eq(row[1], 9.0f / 64);
     ck_assert_ptr_nonnull(strstr(llmq_file_section(f, LLMQ_SECTION_PROVENANCE, &len), "\"options\":{\"dtype\":\"bf16\"}"));
     llmq_file_close(f);
+    unlink(path);
 }
 END_TEST
 
@@ -480,7 +481,7 @@ START_TEST(every_allocation_may_fail)
     int                    rc = -1;
     long                   n;
 
-    snprintf(path, sizeof path, "%s", unit_tmp("torture.llmq"));
+    snprintf(path, sizeof path, "%s", unit_tmp("convert-torture.llmq"));
     for (n = 1; rc && n < 20000; n++) {
         struct llmq_source *s = NULL;
         struct llmq_err     err = {0};
@@ -503,6 +504,7 @@ START_TEST(every_allocation_may_fail)
     }
     ck_assert_int_eq(rc, 0);
     ck_assert_int_gt(n, 30);
+    unlink(path);
 }
 END_TEST
 
