@@ -12,6 +12,7 @@
 #include "runner/text/uniset.h"
 
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_DEPTH = 64, MAX_REPEAT = 65535 };
 
@@ -19,7 +20,7 @@ struct onig {
     const char      *p, *end, *start;
     struct llmq_str *out;
     struct llmq_err *err;
-    int              depth;
+    int              depth, in_class, in_negated; /* how many brackets deep, and negated ones */
     int              icase, dotall, extended;
     uint32_t         last_letter; /* the literal just written, under icase; 0: something else */
 };
@@ -99,8 +100,15 @@ static int put_set(struct onig *o, const struct uniset *s)
 static int add_named(struct onig *o, struct uniset *s, const char *name, size_t len, int negate)
 {
     struct uniset t = {0};
-    int           rc = uniset_named(&t, name, len, o->err);
+    int           rc;
 
+    /* In brackets a word is what Unicode says; outside Oniguruma goes by a table of Latin-1 that adds six fractions
+     * and superscripts. */
+    if (o->in_class && len == 4 && !strncasecmp(name, "word", 4)) {
+        name = "posixword";
+        len = 9;
+    }
+    rc = uniset_named(&t, name, len, o->err);
     if (rc > 0)
         rc = llmq_fail(o->err, LLMQ_EFORMAT, "regular expression: there is no property '%.*s' here", (int)len, name);
     else if (!rc && !(negate && uniset_negate(&t, o->err)))
@@ -284,6 +292,11 @@ static int class_body(struct onig *o, struct uniset *s)
 
     if (++o->depth > MAX_DEPTH)
         return refuse(o, "nested too deep");
+    /* Oniguruma 6.9 loses code points beyond Latin-1 there. */
+    if (negate && o->in_negated)
+        return refuse(o, "a negated class inside a negated class");
+    o->in_class++;
+    o->in_negated += negate;
     rc = class_side(o, s, 1);
     while (!rc && take(o, "&&")) {
         struct uniset t = {0};
@@ -295,6 +308,8 @@ static int class_body(struct onig *o, struct uniset *s)
         rc = uniset_negate(s, o->err);
     if (!rc)
         o->p++;
+    o->in_class--;
+    o->in_negated -= negate;
     o->depth--;
     return rc;
 }

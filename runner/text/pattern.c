@@ -89,7 +89,9 @@ static int compile_onig(struct pattern **out, const char *regex, size_t len, con
     if (rc)
         llmq_fail_within(err, "%s", where);
     else
-        rc = compile(out, text.data, text.len, PCRE2_MULTILINE | PCRE2_DOTALL | PCRE2_NEVER_BACKSLASH_C, where, err);
+        /* Not AUTO_POSSESS: 10.42 makes x? possessive in x?(?:xy)?+x, where the group may be empty. */
+        rc = compile(out, text.data, text.len, PCRE2_MULTILINE | PCRE2_DOTALL | PCRE2_NO_AUTO_POSSESS | PCRE2_NEVER_BACKSLASH_C,
+                     where, err);
     llmq_str_fini(&text);
     return rc;
 }

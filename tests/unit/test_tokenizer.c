@@ -323,10 +323,16 @@ START_TEST(regular_expressions_are_rubys)
         {"b?", "ab", "[]a[b]"},                 /* no empty match right behind a match */
         {"(?<n>a)(?#no)b", "ab", "[ab]"},
         {"(?x) a # one\n b", "ab", "[ab]"},
+        {" ?(?:bb)?+[ b]{2}", " bb", "[ b]b"},  /* PCRE2 10.42 optimizes this wrongly if it may */
+        {"[\\w]", "1\xc2\xbd", "[1]\xc2\xbd"},    /* a half is no word in brackets, */
+        {"\\w", "1\xc2\xbd", "[1][\xc2\xbd]"},    /* and one outside */
+        {" ?(?:bb)?+[ b]{2}", " bb", "[ b]b"},  /* PCRE2 10.42 would optimize this wrongly */
+        {"[\\w]", "1\xc2\xbd", "[1]\xc2\xbd"},  /* a half is no word in brackets, and one outside */
+        {"\\w", "1\xc2\xbd", "[1][\xc2\xbd]"},
         {"\\s", "a\xe1\xa0\x8e\xc2\x85", "a\xe1\xa0\x8e[\xc2\x85]"}, /* U+180E is no space any more, U+0085 is */
     };
     static const char *const refused[] = {"(", ")", "[a", "*a", "\\1(a)", "(?<n>a)\\k<n>", "\\p{Nope}", "\\pL", "a\\", "(?i:\xc3\xa9)",
-                                          "(?i:ss)", "(?i:[\\p{L}])", "\\G", "\\K", "\\X", "[z-a]", "(?~a)", "a{3,1}", "(?(1)a)", "\\x{110000}"};
+                                          "(?i:ss)", "(?i:[\\p{L}])", "\\G", "\\K", "\\X", "[z-a]", "(?~a)", "a{3,1}", "(?(1)a)", "\\x{110000}", "[^a[^b]]"};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ck_assert_msg(!strcmp(cut(cases[i][0], cases[i][1]), cases[i][2]), "%s on '%s': %s", cases[i][0], cases[i][1],
