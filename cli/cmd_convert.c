@@ -7,6 +7,7 @@
 #include "common/json.h"
 #include "convert/convert.h"
 #include "format/format.h"
+#include "runner/text/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,6 +78,21 @@ static int report(struct llmq_source *src, double wall_s, struct llmq_err *err)
     return rc;
 }
 
+/* A pattern that cannot be run would otherwise be found out by the first who opens the file. */
+static int check_tokenizer(struct llmq_source *src, struct llmq_err *err)
+{
+    struct tokenizer *t;
+    size_t            len;
+
+    src->section(src, LLMQ_SECTION_TOKENIZER, &len);
+    if (!len)
+        return 0;
+    if (tokenizer_from_source(&t, src, err))
+        return err->code;
+    tokenizer_free(t);
+    return 0;
+}
+
 static int run(int argc, char **argv, struct llmq_err *err)
 {
     struct convert_options o = {.dtype = dtype_of(dtype), .progress = on_progress, .cancel = &cli_interrupted,
@@ -92,6 +108,10 @@ static int run(int argc, char **argv, struct llmq_err *err)
         return llmq_fail(err, LLMQ_EUSAGE, "-o FILE is missing: where to write the .llmq");
     if (convert_open(&src, argv[0], err))
         return err->code;
+    if (check_tokenizer(src, err)) {
+        src->close(src);
+        return err->code;
+    }
     progress_begin(&p, "convert", PROGRESS_BYTES);
     o.progress_ctx = &p;
     rc = convert_write(src, out_path, &o, err);
