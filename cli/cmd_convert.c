@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *out_path, *dtype = "auto";
 
@@ -93,6 +94,18 @@ static int check_tokenizer(struct llmq_source *src, struct llmq_err *err)
     return 0;
 }
 
+/* Found out now, not when the finished file is to be renamed. */
+static int check_output(struct llmq_err *err)
+{
+    struct stat st;
+
+    if (!out_path)
+        return llmq_fail(err, LLMQ_EUSAGE, "-o FILE is missing: where to write the .llmq");
+    if (stat(out_path, &st) == 0 && S_ISDIR(st.st_mode))
+        return llmq_fail(err, LLMQ_EUSAGE, "-o %s is a directory, expected a file's name", out_path);
+    return 0;
+}
+
 static int run(int argc, char **argv, struct llmq_err *err)
 {
     struct convert_options o = {.dtype = dtype_of(dtype), .progress = on_progress, .cancel = &cli_interrupted,
@@ -104,9 +117,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
 
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: the checkpoint's directory", argc);
-    if (!out_path)
-        return llmq_fail(err, LLMQ_EUSAGE, "-o FILE is missing: where to write the .llmq");
-    if (convert_open(&src, argv[0], err))
+    if (check_output(err) || convert_open(&src, argv[0], err))
         return err->code;
     if (check_tokenizer(src, err)) {
         src->close(src);

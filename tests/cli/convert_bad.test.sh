@@ -109,6 +109,10 @@ rc=0
 grep -q 'limit.llmq: write of .*File too large' "$tmp/stderr" || fail "file-size limit: $(cat "$tmp/stderr")"
 [ -z "$(ls -A "$tmp/out")" ] || fail "file-size limit: left $(ls -A "$tmp/out")"
 rc=0
+"$llmq" convert "$tmp/m" -o "$tmp/out" 2> "$tmp/stderr" || rc=$?
+[ $rc -eq 2 ] || fail "a folder as the target: status $rc, expected 2"
+grep -q 'is a directory, expected a file' "$tmp/stderr" || fail "a folder as the target: $(cat "$tmp/stderr")"
+rc=0
 "$llmq" convert "$tmp/m" -o "$tmp/m/config.json/x.llmq" 2> "$tmp/stderr" || rc=$?
 [ $rc -eq 1 ] || fail "unwritable folder: status $rc, expected 1"
 grep -q 'cannot write here' "$tmp/stderr" || fail "unwritable folder: $(cat "$tmp/stderr")"
