@@ -24,7 +24,7 @@ struct qmat {
 /* What a stage saw going into its linears. */
 struct stats {
     uint32_t k;
-    size_t   n;    /* tokens seen; position 0 of each window is left out */
+    size_t   n;    /* tokens seen */
     double  *g;    /* [k][k] sum of x x^T, lower triangle; gone after stats_finish */
     float   *h;    /* [k][k] g / n, in g's memory; NULL until stats_finish */
     double  *mean; /* [k] mean |x| */
