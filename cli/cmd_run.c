@@ -1,5 +1,6 @@
 /* llmq run: one prompt in, text out as it becomes certain. */
 #include "cli/doc.h"
+#include "cli/input.h"
 #include "cli/opt.h"
 #include "common/json.h"
 #include "common/str.h"
@@ -42,33 +43,13 @@ static const struct opt opts[] = {
 
 /* ---- the prompt ----------------------------------------------------------------------------------------- */
 
-static int read_all(int fd, const char *name, struct llmq_str *out, struct llmq_err *err)
-{
-    char buf[65536];
-
-    for (;;) {
-        ssize_t n = read(fd, buf, sizeof buf);
-
-        if (cli_interrupted)
-            return llmq_fail(err, LLMQ_EINTR, "interrupted");
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return llmq_fail_errno(err, "%s", name);
-        if (n == 0)
-            return 0;
-        if (llmq_str_append(out, buf, (size_t)n, err))
-            return llmq_fail_within(err, "%s", name);
-    }
-}
-
 static int read_file(const char *path, struct llmq_str *out, struct llmq_err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
 
     if (fd < 0)
         return llmq_fail_errno(err, "%s", path);
-    rc = read_all(fd, path, out, err);
+    rc = input_read(fd, path, out, err);
     close(fd);
     return rc;
 }
@@ -89,7 +70,7 @@ static int get_prompt(struct llmq_str *out, struct llmq_err *err)
     if (opt.file && strcmp(opt.file, "-") != 0)
         rc = read_file(opt.file, out, err);
     else if (opt.file || !isatty(STDIN_FILENO))
-        rc = read_all(STDIN_FILENO, "standard input", out, err);
+        rc = input_read(STDIN_FILENO, "standard input", out, err);
     else
         return llmq_fail(err, LLMQ_EUSAGE, "no prompt: give one with -p, -f or on standard input (a chat on the terminal comes later)");
     if (rc)

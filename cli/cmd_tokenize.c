@@ -1,5 +1,6 @@
 /* llmq tokenize: text to ids and back, from a model file, a checkpoint or a bare tokenizer.json. */
 #include "cli/doc.h"
+#include "cli/input.h"
 #include "cli/opt.h"
 #include "common/io.h"
 #include "common/json.h"
@@ -86,26 +87,6 @@ static int open_tokenizer(struct tokenizer **t, const char *path, struct llmq_er
 
 /* ---- the input ---------------------------------------------------------------------------------------------- */
 
-static int read_fd(int fd, const char *name, struct llmq_str *out, struct llmq_err *err)
-{
-    char buf[65536];
-
-    for (;;) {
-        ssize_t n = read(fd, buf, sizeof buf);
-
-        if (cli_interrupted)
-            return llmq_fail(err, LLMQ_EINTR, "interrupted");
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return llmq_fail_errno(err, "%s", name);
-        if (n == 0)
-            return 0;
-        if (llmq_str_append(out, buf, (size_t)n, err))
-            return llmq_fail_within(err, "%s", name);
-    }
-}
-
 static int read_input(struct llmq_str *out, struct llmq_err *err)
 {
     int fd, rc;
@@ -115,11 +96,11 @@ static int read_input(struct llmq_str *out, struct llmq_err *err)
     if (opt.text)
         return llmq_str_append(out, opt.text, strlen(opt.text), err);
     if (!opt.file || !strcmp(opt.file, "-"))
-        return read_fd(0, "standard input", out, err);
+        return input_read(0, "standard input", out, err);
     fd = open(opt.file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return llmq_fail_errno(err, "%s", opt.file);
-    rc = read_fd(fd, opt.file, out, err);
+    rc = input_read(fd, opt.file, out, err);
     close(fd);
     return rc;
 }

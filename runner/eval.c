@@ -40,22 +40,14 @@ struct eval {
     struct eval_token token[BLOCK];
 };
 
-static int kv_dtype_of(const char *name, enum kv_dtype *out, struct llmq_err *err)
-{
-    *out = name && !strcmp(name, "f32") ? KV_F32 : KV_F16;
-    if (name && strcmp(name, "f32") != 0 && strcmp(name, "f16") != 0)
-        return llmq_fail(err, LLMQ_EUSAGE, "KV type '%s' is not supported, expected f32 or f16", name);
-    return 0;
-}
-
 static int side_open(struct eval *v, struct side *s, const char *path, struct llmq_err *err)
 {
     struct model_options       mo = {.device = v->o->device, .isa = v->o->isa, .max_tokens = v->piece, .max_ctx = v->longest,
                                      .max_logits = BLOCK};
     const struct llmq_hparams *hp;
-    enum kv_dtype              dtype;
+    enum kv_dtype              dtype = KV_F16;
 
-    if (kv_dtype_of(v->o->kv_dtype, &dtype, err) || llmq_file_open(&s->file, path, err))
+    if (kv_dtype_from_name(v->o->kv_dtype, &dtype, err) || llmq_file_open(&s->file, path, err))
         return err->code;
     hp = llmq_file_hparams(s->file);
     if ((uint32_t)v->longest > hp->ctx_len)

@@ -47,20 +47,6 @@ static int choose_ctx(const struct llmq_hparams *hp, int wanted, int *ctx, struc
     return 0;
 }
 
-static int kv_dtype_of(const char *name, enum kv_dtype *out, const char **canonical, struct llmq_err *err)
-{
-    if (!name || !strcmp(name, "f16")) {
-        *out = KV_F16;
-        *canonical = "f16";
-        return 0;
-    }
-    if (strcmp(name, "f32") != 0)
-        return llmq_fail(err, LLMQ_EUSAGE, "KV type '%s' is not supported, expected f32 or f16", name);
-    *out = KV_F32;
-    *canonical = "f32";
-    return 0;
-}
-
 static int open_parts(struct llmq_engine *e, const char *path, const struct llmq_engine_options *o, struct llmq_err *err)
 {
     const struct llmq_hparams *hp;
@@ -68,8 +54,9 @@ static int open_parts(struct llmq_engine *e, const char *path, const struct llmq
     enum kv_dtype              dtype = KV_F16;
     int                        pages;
 
-    if (kv_dtype_of(o->kv_dtype, &dtype, &e->kv_name, err) || llmq_file_open(&e->file, path, err))
+    if (kv_dtype_from_name(o->kv_dtype, &dtype, err) || llmq_file_open(&e->file, path, err))
         return err->code;
+    e->kv_name = kv_dtype_name(dtype);
     hp = llmq_file_hparams(e->file);
     if (choose_ctx(hp, o->ctx, &e->ctx, err))
         return err->code;

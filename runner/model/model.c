@@ -8,6 +8,8 @@
 #include "common/fmath.h"
 #include "runner/model/weights.h"
 
+#include <string.h>
+
 static int q_width(const struct model *m) { return (int)(m->hp.n_heads * m->hp.head_dim); }
 static int kv_width(const struct model *m) { return (int)(m->hp.n_kv_heads * m->hp.head_dim); }
 
@@ -106,6 +108,21 @@ void model_close(struct model *m)
 }
 
 /* ---- pages ------------------------------------------------------------------------------------- */
+
+const char *kv_dtype_name(enum kv_dtype dtype) { return dtype == KV_F32 ? "f32" : "f16"; }
+
+int kv_dtype_from_name(const char *name, enum kv_dtype *out, struct llmq_err *err)
+{
+    static const enum kv_dtype known[] = {KV_F16, KV_F32};
+
+    *out = KV_F16;
+    for (size_t i = 0; name && i < sizeof known / sizeof known[0]; i++)
+        if (!strcmp(name, kv_dtype_name(known[i]))) {
+            *out = known[i];
+            return 0;
+        }
+    return name ? llmq_fail(err, LLMQ_EUSAGE, "KV type '%s' is not supported, expected f32 or f16", name) : 0;
+}
 
 static size_t kv_layer_bytes(const struct kv_store *kv, const struct model *m)
 {

@@ -60,6 +60,10 @@ void model_close(struct model *m);
 int model_bind(struct model *m, const struct llmq_tensor *t, struct llmq_err *err) LLMQ_MUST_CHECK;
 /* Places vectors (norms, biases) are read as float; model_bind keeps a converted copy in the arena. */
 
+/* "f32", "f16"; NULL is f16.  LLMQ_EUSAGE names what is not known. */
+int         kv_dtype_from_name(const char *name, enum kv_dtype *out, struct llmq_err *err) LLMQ_MUST_CHECK;
+const char *kv_dtype_name(enum kv_dtype dtype);
+
 /* Storage for keys and values of n_layers layers.  Page ids are given out elsewhere (kvpool.h). */
 struct kv_store {
     enum kv_dtype  dtype;
