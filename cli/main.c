@@ -6,6 +6,7 @@
 
 #include "version.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,11 @@ static void run_job(void *ctx)
 {
     struct job *j = ctx;
 
-    if (!j->c->run(j->argc, j->argv, &j->err) && !j->err.code && (fflush(stdout) == EOF || ferror(stdout)))
+    errno = 0;
+    if (j->c->run(j->argc, j->argv, &j->err) || j->err.code)
+        return;
+    /* A reader that has had enough (`| head`) is no error. */
+    if ((fflush(stdout) == EOF || ferror(stdout)) && errno != EPIPE)
         llmq_fail_errno(&j->err, "standard output");
 }
 
