@@ -192,31 +192,44 @@ static void softmax(float *s, int n, float *m, float *l)
 
 /* ---- values ------------------------------------------------------------------------------------------- */
 
+/* The keys of row r that the first row does not see; and its sums to memory. */
+VEC_INLINE void rest(float *o, __m256 acc[2], const float *s, int from, int n, const void *const *v, int d, int dtype,
+                     int vecs, long left)
+{
+    for (int j = from; j < n; j++)
+        for (int i = 0; i < vecs; i++)
+            acc[i] = _mm256_fmadd_ps(_mm256_set1_ps(s[j]), v8_load_part(v[j], (size_t)(d + 8 * i), dtype, left), acc[i]);
+    for (int i = 0; i < vecs; i++)
+        v8_store_some(o + d + 8 * i, left, acc[i]);
+}
+
 /* `vecs` vectors from input d on: all rows together as far as the first one goes, then each for itself. */
 VEC_INLINE void columns(float *o, const float *s, const int *n, const void *const *v, int hd, int d, int dtype, int rows,
                         int vecs)
 {
     long   left = vecs == 1 ? hd - d : 8;
-    __m256 acc[CPU_ROWS][2];
+    __m256 acc[CPU_ROWS][2], e[CPU_ROWS];
 
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < vecs; i++)
             acc[r][i] = _mm256_setzero_ps();
-    for (int j = 0; j < n[0]; j++)
+    for (int j = 0; j < n[0]; j++) {
+        for (int r = 0; r < rows; r++)
+            e[r] = _mm256_set1_ps(s[r * CPU_PART + j]);
         for (int i = 0; i < vecs; i++) {
             __m256 x = v8_load_part(v[j], (size_t)(d + 8 * i), dtype, left);
 
             for (int r = 0; r < rows; r++)
-                acc[r][i] = _mm256_fmadd_ps(_mm256_set1_ps(s[r * CPU_PART + j]), x, acc[r][i]);
+                acc[r][i] = _mm256_fmadd_ps(e[r], x, acc[r][i]);
         }
-    for (int r = 0; r < rows; r++) {
-        for (int j = n[0]; j < n[r]; j++)
-            for (int i = 0; i < vecs; i++)
-                acc[r][i] = _mm256_fmadd_ps(_mm256_set1_ps(s[r * CPU_PART + j]),
-                                            v8_load_part(v[j], (size_t)(d + 8 * i), dtype, left), acc[r][i]);
-        for (int i = 0; i < vecs; i++)
-            v8_store_some(o + r * hd + d + 8 * i, left, acc[r][i]);
     }
+    rest(o, acc[0], s, n[0], n[0], v, d, dtype, vecs, left);
+    if (rows > 1)
+        rest(o + hd, acc[1], s + CPU_PART, n[0], n[1], v, d, dtype, vecs, left);
+    if (rows > 2)
+        rest(o + 2 * hd, acc[2], s + 2 * CPU_PART, n[0], n[2], v, d, dtype, vecs, left);
+    if (rows > 3)
+        rest(o + 3 * hd, acc[3], s + 3 * CPU_PART, n[0], n[3], v, d, dtype, vecs, left);
 }
 
 VEC_INLINE void all_columns(float *o, const float *s, const int *n, const void *const *v, int hd, int dtype, int rows)

@@ -197,31 +197,45 @@ static void softmax(float *s, int n, float *m, float *l)
 
 /* ---- values ------------------------------------------------------------------------------------------- */
 
-/* `vecs` vectors from input d on: all rows together as far as the first one goes, then each for itself. */
+/* The keys of row r that the first row does not see; and its sums to memory. */
+VEC_INLINE void rest(float *o, __m512 acc[4], const float *s, int from, int n, const void *const *v, int d, int dtype,
+                     int vecs, __mmask16 m)
+{
+    for (int j = from; j < n; j++)
+        for (int i = 0; i < vecs; i++)
+            acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(s[j]), v16_load(v[j], (size_t)(d + 16 * i), dtype, m), acc[i]);
+    for (int i = 0; i < vecs; i++)
+        _mm512_mask_storeu_ps(o + d + 16 * i, m, acc[i]);
+}
+
+/* `vecs` vectors from input d on: all rows together as far as the first one goes, then each for itself.  (The rows are
+ * written out there: a loop over them would keep the sums in memory.) */
 VEC_INLINE void columns(float *o, const float *s, const int *n, const void *const *v, int hd, int d, int dtype, int rows,
                         int vecs)
 {
     __mmask16 m = vecs == 1 ? v16_mask(hd - d) : 0xffff;
-    __m512    acc[CPU_ROWS][4];
+    __m512    acc[CPU_ROWS][4], e[CPU_ROWS];
 
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < vecs; i++)
             acc[r][i] = _mm512_setzero_ps();
-    for (int j = 0; j < n[0]; j++)
+    for (int j = 0; j < n[0]; j++) {
+        for (int r = 0; r < rows; r++)
+            e[r] = _mm512_set1_ps(s[r * CPU_PART + j]);
         for (int i = 0; i < vecs; i++) {
             __m512 x = v16_load(v[j], (size_t)(d + 16 * i), dtype, m);
 
             for (int r = 0; r < rows; r++)
-                acc[r][i] = _mm512_fmadd_ps(_mm512_set1_ps(s[r * CPU_PART + j]), x, acc[r][i]);
+                acc[r][i] = _mm512_fmadd_ps(e[r], x, acc[r][i]);
         }
-    for (int r = 0; r < rows; r++) {
-        for (int j = n[0]; j < n[r]; j++)
-            for (int i = 0; i < vecs; i++)
-                acc[r][i] = _mm512_fmadd_ps(_mm512_set1_ps(s[r * CPU_PART + j]),
-                                            v16_load(v[j], (size_t)(d + 16 * i), dtype, m), acc[r][i]);
-        for (int i = 0; i < vecs; i++)
-            _mm512_mask_storeu_ps(o + r * hd + d + 16 * i, m, acc[r][i]);
     }
+    rest(o, acc[0], s, n[0], n[0], v, d, dtype, vecs, m);
+    if (rows > 1)
+        rest(o + hd, acc[1], s + CPU_PART, n[0], n[1], v, d, dtype, vecs, m);
+    if (rows > 2)
+        rest(o + 2 * hd, acc[2], s + 2 * CPU_PART, n[0], n[2], v, d, dtype, vecs, m);
+    if (rows > 3)
+        rest(o + 3 * hd, acc[3], s + 3 * CPU_PART, n[0], n[3], v, d, dtype, vecs, m);
 }
 
 VEC_INLINE void all_columns(float *o, const float *s, const int *n, const void *const *v, int hd, int dtype, int rows)

@@ -6,7 +6,7 @@
 #include "runner/cpu/kernels.h"
 #include "runner/cpu/vec_avx2.h"
 
-enum { OUTPUTS = 4, TOKENS = 3, ROWS = 4 };
+enum { OUTPUTS = 4, TOKENS = 3, ROWS = 4, BLOCK = 512 };
 
 /* Up to four sums of one token, from output o on. */
 VEC_INLINE void store(const struct cpu_dense *a, int o, int t, __m128 sum)
@@ -58,8 +58,12 @@ VEC_INLINE void tile(const struct cpu_dense *a, int o, int t0, int tokens)
         w[c] = (const float *)a->w + (size_t)(o + c < a->n ? o + c : a->n - 1) * a->ldw;
     for (int i = 0; i < OUTPUTS * TOKENS; i++)
         lo[i] = hi[i] = _mm256_setzero_ps();
-    half_tile(lo, w, x, a->ldx, a->k, 0, tokens);
-    half_tile(hi, w, x, a->ldx, a->k, 8, tokens);
+    for (long i = 0; i < a->k; i += BLOCK) { /* short enough that the second half finds the first one's cache lines */
+        long end = a->k - i < BLOCK ? a->k : i + BLOCK;
+
+        half_tile(lo, w, x, a->ldx, end, i, tokens);
+        half_tile(hi, w, x, a->ldx, end, i + 8, tokens);
+    }
     for (int t = 0; t < tokens; t++)
         store(a, o, t0 + t,
               v8_folds(_mm256_add_ps(lo[t], hi[t]), _mm256_add_ps(lo[TOKENS + t], hi[TOKENS + t]),

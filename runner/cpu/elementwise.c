@@ -167,44 +167,44 @@ void cpu_swiglu(struct backend *be, const struct op_swiglu *op)
 
 /* The Gram matrix in square blocks of its lower triangle, one block to a thread at a time for all tokens:
  * threads split elements, never tokens.  A chunk's columns are copied side by side first, because rows of a
- * power of two apart would fall into the same cache sets. */
-enum { GRAM_BLOCK = 64 };
+ * power of two apart would fall into the same cache sets; blocks are large because that copy has a price. */
+enum { GRAM_BLOCK = 128, GRAM_SMALL = 64 };
 
 struct gram_job {
     const struct backend *be;
     const struct op_gram *op;
+    int                   block; /* side of a block */
 };
 
-static void pack(float *dst, const struct op_gram *op, int token, int tokens, int col)
+static void pack(float *dst, const struct gram_job *j, int token, int tokens, int col)
 {
-    size_t k = (size_t)op->k, cols = k - (size_t)col < GRAM_BLOCK ? k - (size_t)col : GRAM_BLOCK;
+    size_t       k = (size_t)j->op->k, block = (size_t)j->block;
+    size_t       cols = k - (size_t)col < block ? k - (size_t)col : block;
+    const float *src = j->op->x + (size_t)token * k + (size_t)col;
 
-    for (int t = 0; t < tokens; t++)
-        memcpy(dst + t * GRAM_BLOCK, op->x + (size_t)(token + t) * k + (size_t)col, cols * sizeof *dst);
+    for (int t = 0; t < tokens; t++, src += k, dst += block) {
+        for (size_t c = 0; t + 8 < tokens && c < cols; c += 16)
+            __builtin_prefetch(src + 8 * k + c);
+        memcpy(dst, src, cols * sizeof *dst);
+    }
 }
 
-static void gram_block(const struct gram_job *j, int i0, int j0, float *xi, float *xj)
+/* A chunk of n tokens into the block at (i0, j0), from the packed columns. */
+static void gram_chunk(const struct gram_job *j, int i0, int j0, const float *xi, const float *xj, int n)
 {
     const struct op_gram *op = j->op;
-    int                   rows = op->k - i0 < GRAM_BLOCK ? op->k - i0 : GRAM_BLOCK;
-    int                   cols = op->k - j0 < GRAM_BLOCK ? op->k - j0 : GRAM_BLOCK;
+    int                   rows = op->k - i0 < j->block ? op->k - i0 : j->block;
+    int                   cols = op->k - j0 < j->block ? op->k - j0 : j->block;
 
-    for (int t = 0; t < op->tokens; t += CPU_GRAM_TOKENS) {
-        int n = op->tokens - t < CPU_GRAM_TOKENS ? op->tokens - t : CPU_GRAM_TOKENS;
+    for (int c = 0; c < cols; c += CPU_GRAM_J)
+        for (int r = 0; r < rows; r += CPU_GRAM_I) {
+            int m = rows - r < CPU_GRAM_I ? rows - r : CPU_GRAM_I;
 
-        pack(xi, op, t, n, i0);
-        pack(xj, op, t, n, j0);
-        for (int c = 0; c < cols; c += CPU_GRAM_J)
-            for (int r = 0; r < rows; r += CPU_GRAM_I) {
-                int m = rows - r < CPU_GRAM_I ? rows - r : CPU_GRAM_I;
-
-                if (j0 + c > i0 + r + m - 1) /* all above the diagonal */
-                    continue;
-                j->be->k.gram(op->g + (size_t)(i0 + r) * (size_t)op->k + (size_t)(j0 + c), (size_t)op->k, xi + r,
-                              xj + c, GRAM_BLOCK, n, m, cols - c < CPU_GRAM_J ? cols - c : CPU_GRAM_J,
-                              i0 + r - (j0 + c));
-            }
-    }
+            if (j0 + c > i0 + r + m - 1) /* all above the diagonal */
+                continue;
+            j->be->k.gram(op->g + (size_t)(i0 + r) * (size_t)op->k + (size_t)(j0 + c), (size_t)op->k, xi + r, xj + c,
+                          (size_t)j->block, n, m, cols - c < CPU_GRAM_J ? cols - c : CPU_GRAM_J, i0 + r - (j0 + c));
+        }
 }
 
 static void gram_piece(void *ctx, long begin, long end, int thread)
@@ -213,20 +213,32 @@ static void gram_piece(void *ctx, long begin, long end, int thread)
     float                 *xi = cpu_scratch(j->be, thread), *xj = xi + CPU_GRAM_TOKENS * GRAM_BLOCK;
 
     for (long b = begin; b < end; b++) {
-        long row = 0;
+        long row = 0, col;
 
         while ((row + 1) * (row + 2) / 2 <= b) /* block b is in row `row` of the triangle */
             row++;
-        gram_block(j, (int)row * GRAM_BLOCK, (int)(b - row * (row + 1) / 2) * GRAM_BLOCK, xi, xj);
+        col = b - row * (row + 1) / 2;
+        for (int t = 0; t < j->op->tokens; t += CPU_GRAM_TOKENS) {
+            int n = j->op->tokens - t < CPU_GRAM_TOKENS ? j->op->tokens - t : CPU_GRAM_TOKENS;
+
+            pack(xi, j, t, n, (int)row * j->block);
+            if (row != col)
+                pack(xj, j, t, n, (int)col * j->block);
+            gram_chunk(j, (int)row * j->block, (int)col * j->block, xi, row != col ? xj : xi, n);
+        }
     }
 }
 
 void cpu_gram(struct backend *be, const struct op_gram *op)
 {
-    struct gram_job j = {be, op};
+    struct gram_job j = {be, op, GRAM_BLOCK};
     long            side = ((long)op->k + GRAM_BLOCK - 1) / GRAM_BLOCK;
 
-    cpu_for(be, side * (side + 1) / 2, (double)GRAM_BLOCK * GRAM_BLOCK * op->tokens, gram_piece, &j);
+    if (side * (side + 1) / 2 < 8L * be->threads) {
+        j.block = GRAM_SMALL;
+        side = ((long)op->k + GRAM_SMALL - 1) / GRAM_SMALL;
+    }
+    cpu_for(be, side * (side + 1) / 2, (double)j.block * j.block * op->tokens, gram_piece, &j);
 }
 
 struct lse_job {

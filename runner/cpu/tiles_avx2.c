@@ -56,14 +56,22 @@ VEC_INLINE void half(__m256i *s, const uint8_t *block, const int16_t *v, size_t 
         row(s, block, v, ldv, h, odd, r, bits, tokens, split);
 }
 
-/* Halves h and h + 1, h even: a row of 4-bit codes is loaded once for both. */
+/* Halves h and h + 1, h even, in the order of their bytes: a row of 4-bit codes serves both. */
 VEC_INLINE void whole(__m256i *s, const uint8_t *block, const int16_t *v, size_t ldv, int h, int bits, int tokens,
                       int split)
 {
+    const char *ahead = (const char *)block + h / 2 * 128 * bits + AHEAD;
+
     for (int r = 0; r < 8; r++) {
         if (tokens == 1)
-            _mm_prefetch((const char *)block + h / 2 * 128 * bits + r * 64 + AHEAD, _MM_HINT_T0);
+            _mm_prefetch(ahead + r * 64, _MM_HINT_T0);
         row(s, block, v, ldv, h, 0, r, bits, tokens, split);
+        if (bits == 4)
+            row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split);
+    }
+    for (int r = 0; r < 8 && bits == 8; r++) {
+        if (tokens == 1)
+            _mm_prefetch(ahead + 512 + r * 64, _MM_HINT_T0);
         row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split);
     }
 }
