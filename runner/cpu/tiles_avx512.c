@@ -49,9 +49,11 @@ VEC_INLINE void row(__m512i *s, const uint8_t *block, const int16_t *v, size_t l
     }
 }
 
+/* (Unrolled in full, the compiler reorders the sums until they no longer fit the registers.) */
 VEC_INLINE void half(__m512i *s, const uint8_t *block, const int16_t *v, size_t ldv, int h, int odd, int bits,
                      int tokens, int split)
 {
+#pragma GCC unroll 2
     for (int r = 0; r < 8; r++)
         row(s, block, v, ldv, h, odd, r, bits, tokens, split);
 }
@@ -62,6 +64,7 @@ VEC_INLINE void whole(__m512i *s, const uint8_t *block, const int16_t *v, size_t
 {
     const char *ahead = (const char *)block + h / 2 * 128 * bits + AHEAD;
 
+#pragma GCC unroll 2
     for (int r = 0; r < 8; r++) {
         if (tokens == 1)
             _mm_prefetch(ahead + r * 64, _MM_HINT_T0);
@@ -69,6 +72,7 @@ VEC_INLINE void whole(__m512i *s, const uint8_t *block, const int16_t *v, size_t
         if (bits == 4)
             row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split);
     }
+#pragma GCC unroll 2
     for (int r = 0; r < 8 && bits == 8; r++) {
         if (tokens == 1)
             _mm_prefetch(ahead + 512 + r * 64, _MM_HINT_T0);
