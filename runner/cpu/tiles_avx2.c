@@ -8,7 +8,7 @@
 
 enum { TOKENS = 4, SUMS = 4, HALF = 32, OUTPUTS = 8, AHEAD = 4096 };
 
-/* Code vectors of outputs 8 side .. of row r of half h of the row of tiles; odd: h & 1, known to the compiler. */
+/* Code vectors of 8 outputs from row r of half h (inputs 32 h .. 32 h + 31); odd: h & 1, known to the compiler. */
 VEC_INLINE void codes(__m256i c[2], const uint8_t *block, int h, int odd, int r, int bits)
 {
     __m256i w, low = _mm256_set1_epi16(0x000f);
@@ -32,35 +32,36 @@ VEC_INLINE __m256i pair(const int16_t *v)
     return _mm256_set1_epi32(u);
 }
 
-/* s[token * split + ...] += row r of half h times the activations. */
+/* s[side * tokens * split + token * split + ...] += row r of half h times the activations, for 8 outputs a side. */
 VEC_INLINE void row(__m256i *s, const uint8_t *block, const int16_t *v, size_t ldv, int h, int odd, int r, int bits,
-                    int tokens, int split)
+                    int tokens, int split, int sides)
 {
-    __m256i c[2];
+    for (int side = 0; side < sides; side++) {
+        __m256i c[2];
 
-    codes(c, block, h, odd, r, bits);
-    for (int t = 0; t < tokens; t++) {
-        const int16_t *at = v + (size_t)t * ldv + h * HALF + r * 4;
-        __m256i       *to = s + t * split;
-        int            i = 2 * odd % split, j = (2 * odd + 1) % split;
+        codes(c, block + side * 32, h, odd, r, bits);
+        for (int t = 0; t < tokens; t++) {
+            const int16_t *at = v + (size_t)t * ldv + h * HALF + r * 4;
+            __m256i       *to = s + (side * tokens + t) * split;
 
-        to[i] = _mm256_add_epi32(to[i], _mm256_madd_epi16(c[0], pair(at)));
-        to[j] = _mm256_add_epi32(to[j], _mm256_madd_epi16(c[1], pair(at + 2)));
+            to[0] = _mm256_add_epi32(to[0], _mm256_madd_epi16(c[0], pair(at)));
+            to[split - 1] = _mm256_add_epi32(to[split - 1], _mm256_madd_epi16(c[1], pair(at + 2)));
+        }
     }
 }
 
 /* (Unrolled in full, the compiler reorders the sums until they no longer fit the registers.) */
 VEC_INLINE void half(__m256i *s, const uint8_t *block, const int16_t *v, size_t ldv, int h, int odd, int bits,
-                     int tokens, int split)
+                     int tokens, int split, int sides)
 {
 #pragma GCC unroll 2
     for (int r = 0; r < 8; r++)
-        row(s, block, v, ldv, h, odd, r, bits, tokens, split);
+        row(s, block, v, ldv, h, odd, r, bits, tokens, split, sides);
 }
 
 /* Halves h and h + 1, h even, in the order of their bytes: a row of 4-bit codes serves both. */
 VEC_INLINE void whole(__m256i *s, const uint8_t *block, const int16_t *v, size_t ldv, int h, int bits, int tokens,
-                      int split)
+                      int split, int sides)
 {
     const char *ahead = (const char *)block + h / 2 * 128 * bits + AHEAD;
 
@@ -68,15 +69,15 @@ VEC_INLINE void whole(__m256i *s, const uint8_t *block, const int16_t *v, size_t
     for (int r = 0; r < 8; r++) {
         if (tokens == 1)
             _mm_prefetch(ahead + r * 64, _MM_HINT_T0);
-        row(s, block, v, ldv, h, 0, r, bits, tokens, split);
+        row(s, block, v, ldv, h, 0, r, bits, tokens, split, sides);
         if (bits == 4)
-            row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split);
+            row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split, sides);
     }
 #pragma GCC unroll 2
     for (int r = 0; r < 8 && bits == 8; r++) {
         if (tokens == 1)
             _mm_prefetch(ahead + 512 + r * 64, _MM_HINT_T0);
-        row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split);
+        row(s, block, v, ldv, h + 1, 1, r, bits, tokens, split, sides);
     }
 }
 
@@ -108,63 +109,64 @@ VEC_INLINE void store(const struct cpu_tiles *a, int o, int t, __m256 acc)
     v8_store_some(y, left, acc);
 }
 
-/* One side (8 outputs) of a block for `tokens` tokens from t0 on. */
-VEC_INLINE void tile(const struct cpu_tiles *a, int block, int side, int t0, int bits, int tokens, int split)
+/* One side (8 outputs) of a block, or both, for `tokens` tokens from t0 on. */
+VEC_INLINE void tile(const struct cpu_tiles *a, int block, int first, int sides, int t0, int bits, int tokens, int split)
 {
-    const uint8_t *w = a->w + (size_t)block * (size_t)a->k_pad * 2 * (size_t)bits + side * 32;
+    const uint8_t *w = a->w + (size_t)block * (size_t)a->k_pad * 2 * (size_t)bits + first * 32;
     size_t         ldv = (size_t)a->k_pad, ng = (size_t)a->ng;
     const int16_t *v = a->v + (size_t)t0 * ldv;
-    int            halves = a->k_pad / HALF, wide = a->gw / HALF;
-    __m256         acc[TOKENS];
+    int            halves = a->k_pad / HALF, wide = a->gw / HALF, n = sides * tokens;
+    __m256         acc[SUMS];
 
-    for (int t = 0; t < tokens; t++)
-        acc[t] = _mm256_setzero_ps();
+    for (int i = 0; i < n; i++)
+        acc[i] = _mm256_setzero_ps();
     for (int g = 0; g < a->ng; g++) {
         size_t  sg = (size_t)(a->per_scale == 1 ? g : g / a->per_scale);
-        size_t  at = ((size_t)block * (size_t)a->groups + sg) * 16 + (size_t)side * OUTPUTS;
+        size_t  at = ((size_t)block * (size_t)a->groups + sg) * 16 + (size_t)first * OUTPUTS;
         size_t  tg = (size_t)t0 * ng + (size_t)g;
         int     h = g * wide, end = h + wide < halves ? h + wide : halves;
         __m256i s[SUMS];
 
-        for (int i = 0; i < tokens * split; i++)
+        for (int i = 0; i < n * split; i++)
             s[i] = _mm256_setzero_si256();
         if (wide == 1 && g % 2 == 0)
-            half(s, w, v, ldv, h, 0, bits, tokens, split);
+            half(s, w, v, ldv, h, 0, bits, tokens, split, sides);
         else if (wide == 1)
-            half(s, w, v, ldv, h, 1, bits, tokens, split);
+            half(s, w, v, ldv, h, 1, bits, tokens, split, sides);
         else
             for (; h < end; h += 2)
-                whole(s, w, v, ldv, h, bits, tokens, split);
-        for (int t = 0; t < tokens; t++) {
-            for (int i = 1; i < split; i++)
-                s[t * split] = _mm256_add_epi32(s[t * split], s[t * split + i]);
-            acc[t] = add_group(acc[t], s[t * split], _mm256_cvtph_ps(_mm_loadu_si128((const void *)(a->scales + at))),
-                               zeros_of(a, at), a->xs[tg + (size_t)t * ng], a->sum[tg + (size_t)t * ng]);
+                whole(s, w, v, ldv, h, bits, tokens, split, sides);
+        for (int i = 0; i < n; i++) {
+            size_t  t = tg + (size_t)(i % tokens) * ng, o = at + (size_t)(i / tokens) * OUTPUTS;
+            __m256i sum = split == 2 ? _mm256_add_epi32(s[2 * i], s[2 * i + 1]) : s[i];
+
+            acc[i] = add_group(acc[i], sum, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(a->scales + o))),
+                               zeros_of(a, o), a->xs[t], a->sum[t]);
         }
     }
-    for (int t = 0; t < tokens; t++)
-        store(a, block * LLMQ_TILE_N + side * OUTPUTS, t0 + t, acc[t]);
+    for (int i = 0; i < n; i++)
+        store(a, block * LLMQ_TILE_N + (first + i / tokens) * OUTPUTS, t0 + i % tokens, acc[i]);
 }
 
 VEC_INLINE void one(const struct cpu_tiles *a, int block0, int block1, int bits)
 {
-    for (int b = block0; b < block1; b++) {
-        tile(a, b, 0, 0, bits, 1, 4);
-        tile(a, b, 1, 0, bits, 1, 4);
-    }
+    for (int b = block0; b < block1; b++)
+        tile(a, b, 0, 2, 0, bits, 1, 2);
 }
 
 VEC_INLINE void many(const struct cpu_tiles *a, int block0, int block1, int bits)
 {
-    for (int b = 2 * block0; b < 2 * block1; b++) {
+    for (int b = block0; b < block1; b++) {
         int t = 0;
 
-        for (; t + 4 <= a->m; t += 4)
-            tile(a, b / 2, b % 2, t, bits, 4, 1);
+        for (; t + 4 <= a->m; t += 4) {
+            tile(a, b, 0, 1, t, bits, 4, 1);
+            tile(a, b, 1, 1, t, bits, 4, 1);
+        }
         for (; t + 2 <= a->m; t += 2)
-            tile(a, b / 2, b % 2, t, bits, 2, 2);
+            tile(a, b, 0, 2, t, bits, 2, 1);
         if (t < a->m)
-            tile(a, b / 2, b % 2, t, bits, 1, 4);
+            tile(a, b, 0, 2, t, bits, 1, 2);
     }
 }
 
