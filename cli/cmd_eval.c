@@ -108,16 +108,31 @@ static int report_gates(const struct gates *gs, struct llmq_err *err)
 
 /* ---- output ---------------------------------------------------------------------------------------------- */
 
+/* A value with its standard error, of which one window has none. */
+static void print_value(const char *name, double value, double se, int digits, const char *unit)
+{
+    printf("%-22s %.*f%s", name, digits, value, unit);
+    if (se - se == 0)
+        printf(" +- %.*f%s", digits, se, unit);
+}
+
+static void print_interval(const char *name, double value, double low, double high, int digits, const char *unit)
+{
+    printf("%-22s %+.*f%s", name, digits, value, unit);
+    if (low - low == 0)
+        printf("   95 %% interval %+.*f to %+.*f%s", digits, low, digits, high, unit);
+    putchar('\n');
+}
+
 static void print_pair(const struct eval_result *r)
 {
     printf("baseline perplexity    %.4f\n", r->base_ppl);
-    printf("perplexity increase    %+.3f %%   95 %% interval %+.3f to %+.3f %%\n", 100 * r->increase, 100 * r->increase_low,
-           100 * r->increase_high);
-    printf("delta NLL              %+.6f   95 %% interval %+.6f to %+.6f\n", r->delta_mean, r->delta_low, r->delta_high);
-    printf("KL divergence          %.6f +- %.6f   99 %% %.5f   99.9 %% %.5f   max %.4f\n", r->kl_mean, r->kl_stderr, r->kl_p99, r->kl_p999,
-           r->kl_max);
-    printf("same first choice      %.3f %% +- %.3f %%\n", 100 * r->top1, 100 * r->top1_stderr);
-    printf("RMS change of p        %.3f %%\n", 100 * r->prob_change_rms);
+    print_interval("perplexity increase", 100 * r->increase, 100 * r->increase_low, 100 * r->increase_high, 3, " %");
+    print_interval("delta NLL", r->delta_mean, r->delta_low, r->delta_high, 6, "");
+    print_value("KL divergence", r->kl_mean, r->kl_stderr, 6, "");
+    printf("   99 %% %.5f   99.9 %% %.5f   max %.4f\n", r->kl_p99, r->kl_p999, r->kl_max);
+    print_value("same first choice", 100 * r->top1, 100 * r->top1_stderr, 3, " %");
+    printf("\nRMS change of p        %.3f %%\n", 100 * r->prob_change_rms);
 }
 
 static void print_gates(const struct gates *gs)
@@ -133,8 +148,10 @@ static void print_text(const struct corpus *c, const struct eval_result *r, cons
     printf("protocol               %s: window %d, stride %d, BOS %s, KV %s\n", corpus_protocol_name(c->protocol), c->ctx, c->stride, c->bos,
            opt.kv_dtype);
     printf("scored                 %ld tokens in %d windows\n", r->tokens_scored, r->windows);
-    printf("NLL                    %.6f +- %.6f\n", r->nll_mean, r->nll_stderr);
-    printf("perplexity             %.4f +- %.4f\n", r->ppl, r->ppl_stderr);
+    print_value("NLL", r->nll_mean, r->nll_stderr, 6, "");
+    putchar('\n');
+    print_value("perplexity", r->ppl, r->ppl_stderr, 4, "");
+    putchar('\n');
     if (r->word_ppl > 0)
         printf("word perplexity        %.4f   (%zu words)\n", r->word_ppl, c->words);
     if (r->has_baseline)
@@ -248,7 +265,7 @@ static int evaluate(const char *model_path, const struct corpus *c, struct eval_
                              .progress_ctx = &p, .cancel = &cli_interrupted};
     int                 rc;
 
-    if (opt.windows > c->n_windows)
+    if (opt.windows > c->n_windows && c->protocol != CORPUS_LM_EVAL)
         llmq_log(LLMQ_LOG_WARN, "the text has %d windows, %d were asked for", c->n_windows, opt.windows);
     progress_begin(&p, "eval", PROGRESS_FRACTION);
     rc = llmq_eval(model_path, opt.baseline, c, &o, r, err);
