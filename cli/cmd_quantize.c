@@ -206,7 +206,7 @@ static void print_summary(const struct quantize_report *r)
 }
 
 /* The summary; per tensor is in --report. */
-static int print_json(const struct quantize_report *r, const struct quantize_options *o, struct llmq_err *err)
+static int print_json(const struct quantize_report *r, struct llmq_err *err)
 {
     struct llmq_file *f = NULL;
     json_t           *model = NULL, *doc;
@@ -215,7 +215,7 @@ static int print_json(const struct quantize_report *r, const struct quantize_opt
         return err->code;
     if (f && doc_model(&model, f, 1, err))
         goto out;
-    doc = doc_new("llmq.quantize-summary/1", model, o->isa, 0);
+    doc = doc_new("llmq.quantize-summary/1", model, r->isa, 0);
     if (doc) {
         json_object_set_new(doc, "method", json_string(awq ? "awq" : "rtn"));
         json_object_set_new(doc, "dry_run", json_boolean(dry_run));
@@ -255,7 +255,7 @@ static int show(const struct quantize_report *r, struct llmq_source *src, const 
     if (report_path && write_report(r, src, o, err))
         return err->code;
     if (common_opt.json)
-        return print_json(r, o, err);
+        return print_json(r, err);
     if (dry_run)
         print_plan(r);
     else if (!common_opt.quiet)

@@ -13,6 +13,8 @@
 #include "common/clock.h"
 #include "runner/text/corpus.h"
 
+#include <stdio.h>
+
 enum { Q, K, V, O, GATE, UP, DOWN, MATS };
 
 static const struct { int role, bias; } places[MATS] = {
@@ -321,7 +323,10 @@ int awq_run(struct job *j, struct llmq_err *err)
     int                  longest = calib_longest(j->o->calib);
     struct model_options mo = {.isa = j->o->isa, .max_tokens = longest, .max_ctx = longest};
 
-    if (model_open_empty(&j->m, j->hp, &mo, err) || calib_open(j, &arena, err) || table(j, LLMQ_ROLE_EMBED, 1, err))
+    if (model_open_empty(&j->m, j->hp, &mo, err))
+        return err->code;
+    snprintf(j->rep->isa, sizeof j->rep->isa, "%s", j->m->ops->isa(j->m->be));
+    if (calib_open(j, &arena, err) || table(j, LLMQ_ROLE_EMBED, 1, err))
         goto out;
     for (int i = 0; i < (int)j->hp->n_layers; i++)
         if (one_layer(j, i, err))

@@ -106,6 +106,7 @@ int llmq_quantize(struct llmq_source *src, const char *path, const struct quanti
     struct job             j = {.src = src, .o = o, .hp = src->hparams, .rep = report ? report : &own};
 
     memset(j.rep, 0, sizeof *j.rep);
+    snprintf(j.rep->isa, sizeof j.rep->isa, "%s", o->dry_run ? "none" : "scalar"); /* AWQ runs a model and says more */
     if (LLMQ_NEW(&j.rep->arena, 1, "a report", err) ||
         LLMQ_ARENA_NEW(j.rep->arena, &j.rep->warnings, MAX_WARNINGS, "warnings", err) || plan_make(&j, err))
         goto out;

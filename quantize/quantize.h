@@ -69,6 +69,7 @@ struct quantize_report {
     char                         **warnings;
     int                            n_warnings;
     struct llmq_arena             *arena;
+    char                           isa[16]; /* instruction set that the job used; "none" for a dry run */
 };
 
 /* report may be NULL; otherwise it is filled even when the job fails, and released with quantize_report_free. */
