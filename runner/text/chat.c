@@ -175,13 +175,27 @@ struct sink {
 
 static int put(struct sink *k, const char *text, struct llmq_err *err) { return llmq_str_append(&k->text, text, strlen(text), err); }
 
+/* A tokenizer may have the template's tokens without calling them special; they then come out of ordinary text. */
+static int check_letters(const struct sink *k, size_t from, struct llmq_err *err)
+{
+    int32_t start = tokenizer_token_id(k->t, im_start, sizeof im_start - 1), end = tokenizer_token_id(k->t, im_end, sizeof im_end - 1);
+
+    for (size_t i = from; i < k->ids->n; i++)
+        if (k->ids->id[i] == start || k->ids->id[i] == end)
+            return llmq_fail(err, LLMQ_EFORMAT, "the message holds %s, which this model's tokenizer cannot keep apart from the template's own",
+                             k->ids->id[i] == start ? im_start : im_end);
+    return 0;
+}
+
 /* Encodes the ordinary text that is waiting. */
 static int flush(struct sink *k, struct llmq_err *err)
 {
-    size_t from = k->taken;
+    size_t from = k->taken, n = k->t ? k->ids->n : 0;
 
     k->taken = k->text.len;
-    return k->t ? tokenizer_encode(k->t, k->text.data + from, k->text.len - from, 0, k->ids, err) : 0;
+    if (!k->t)
+        return 0;
+    return tokenizer_encode(k->t, k->text.data + from, k->text.len - from, 0, k->ids, err) || check_letters(k, n, err) ? err->code : 0;
 }
 
 static int put_special(struct sink *k, const char *name, struct llmq_err *err)
