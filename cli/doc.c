@@ -3,6 +3,7 @@
 
 #include "cli/opt.h"
 #include "common/io.h"
+#include "common/json.h"
 #include "common/parallel.h"
 
 #include <string.h>
@@ -66,7 +67,7 @@ int doc_model(json_t **out, const struct llmq_file *f, int with_hash, struct llm
     if (with_hash)
         llmq_file_sha256(f, hash);
     doc_scheme(f, scheme, sizeof scheme);
-    *out = json_pack("{s:s, s:o, s:s, s:f, s:I}", "name", base_name(llmq_file_path(f)), "sha256",
+    *out = json_pack("{s:o, s:o, s:s, s:f, s:I}", "name", llmq_json_name(base_name(llmq_file_path(f))), "sha256",
                      with_hash ? json_string(hash) : json_null(), "scheme", scheme, "bits_per_weight", llmq_file_bits_per_weight(f),
                      "size_bytes", (json_int_t)llmq_file_size(f));
     return *out ? 0 : llmq_fail(err, LLMQ_ENOMEM, "out of memory for a JSON document");

@@ -1,8 +1,10 @@
 /* jansson with limits and our errors: see json.h. */
 #include "common/json.h"
 
+#include "common/alloc.h"
 #include "common/io.h"
 #include "common/str.h"
+#include "common/utf8.h"
 
 #include <string.h>
 
@@ -139,6 +141,23 @@ int llmq_json_str(const json_t *obj, const char *key, int need, const char **out
         return wrong(v, key, "a string", where, err);
     *out = json_string_value(v);
     return 0;
+}
+
+json_t *llmq_json_name(const char *bytes)
+{
+    size_t          len = strlen(bytes), good;
+    json_t         *v = json_string(bytes);
+    struct llmq_err ignored;
+    char           *text;
+
+    if (v || LLMQ_NEW(&text, len + 1, "a name", &ignored))
+        return v;
+    memcpy(text, bytes, len);
+    while ((good = utf8_check(text, len)) < len)
+        text[good] = '?';
+    v = json_string(text);
+    llmq_free(text);
+    return v;
 }
 
 struct dump {

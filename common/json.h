@@ -34,6 +34,10 @@ int llmq_json_bool(const json_t *obj, const char *key, int need, int *out, const
 int llmq_json_str(const json_t *obj, const char *key, int need, const char **out, const char *where,
                   struct llmq_err *err) LLMQ_MUST_CHECK;
 
+/* A string of bytes that need not be UTF-8, as names of files need not: a '?' stands for each that is not.  NULL when
+ * memory is out. */
+json_t *llmq_json_name(const char *bytes);
+
 /* Appends a value as text, without white space and with sorted keys: equal values give equal bytes. */
 struct llmq_str;
 int llmq_json_text(const json_t *v, struct llmq_str *out, struct llmq_err *err) LLMQ_MUST_CHECK;

@@ -5,6 +5,7 @@
 #include "format/file.h"
 
 #include "common/fp.h"
+#include "common/json.h"
 #include "common/str.h"
 
 #include <string.h>
@@ -127,29 +128,22 @@ void llmq_file_sha256(const struct llmq_file *f, char out[65])
     llmq_sha256_hex(&h, out);
 }
 
-static int append_quoted(struct llmq_str *s, const char *text, struct llmq_err *err)
-{
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == '"' || *p == '\\' ? llmq_str_printf(s, err, "\\u%04x", *p) : llmq_str_append(s, p, 1, err))
-            return err->code;
-    return 0;
-}
-
 static const char *file_json(struct llmq_source *s, struct llmq_err *err)
 {
     struct file_source *fs = s->impl;
     char                hex[65];
+    json_t             *doc;
 
     if (fs->json.len)
         return fs->json.data;
     llmq_file_sha256(fs->file, hex);
-    if (llmq_str_printf(&fs->json, err, "[{\"name\":\"") || append_quoted(&fs->json, s->name, err) ||
-        llmq_str_printf(&fs->json, err, "\",\"sha256\":\"%s\",\"size_bytes\":%llu}]", hex,
-                        (unsigned long long)fs->file->map.size)) {
+    doc = json_pack("[{s:o, s:s, s:I}]", "name", llmq_json_name(s->name), "sha256", hex, "size_bytes", (json_int_t)fs->file->map.size);
+    if (!doc)
+        llmq_fail(err, LLMQ_ENOMEM, "%s: no memory for a JSON document", s->name);
+    else if (llmq_json_text(doc, &fs->json, err))
         llmq_str_clear(&fs->json);
-        return NULL;
-    }
-    return fs->json.data;
+    json_decref(doc);
+    return err->code ? NULL : fs->json.data;
 }
 
 static int check_dense(const struct llmq_file *f, struct llmq_err *err)

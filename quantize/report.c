@@ -36,7 +36,8 @@ static json_t *calibration(const struct quantize_options *o)
         return json_null();
     for (int i = 0; i < c->n_windows; i++)
         tokens += c->windows[i].len;
-    return json_pack("{s:s?, s:I, s:i, s:i, s:s?, s:s?, s:s, s:s}", "source", o->calib_name, "tokens", tokens, "windows",
+    return json_pack("{s:o, s:I, s:i, s:i, s:s?, s:s?, s:s, s:s}", "source",
+                     o->calib_name ? llmq_json_name(o->calib_name) : json_null(), "tokens", tokens, "windows",
                      c->n_windows, "seqlen_tokens", c->ctx, "bos", c->bos, "packing", c->packing, "token_sha256",
                      c->token_sha256, "sha256", c->sha256);
 }
