@@ -98,6 +98,16 @@ static int open_calib(struct corpus **c, struct llmq_source *src, struct llmq_er
 
 /* ---- options ------------------------------------------------------------------------------------------ */
 
+/* Found out now, not when the finished file is to be renamed. */
+static int check_output(const char *option, const char *path, struct llmq_err *err)
+{
+    struct stat st;
+
+    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return llmq_fail(err, LLMQ_EUSAGE, "%s %s is a directory, expected a file's name", option, path);
+    return 0;
+}
+
 static int check_use(int argc, struct llmq_err *err)
 {
     if (argc != 1)
@@ -108,6 +118,10 @@ static int check_use(int argc, struct llmq_err *err)
         return llmq_fail(err, LLMQ_EUSAGE, "--sym and --asym exclude each other");
     if (!out_path && !dry_run)
         return llmq_fail(err, LLMQ_EUSAGE, "no output given, expected -o FILE");
+    if (check_output("-o", out_path, err) || check_output("--report", report_path, err))
+        return err->code;
+    if (out_path && report_path && !strcmp(out_path, report_path))
+        return llmq_fail(err, LLMQ_EUSAGE, "-o and --report both name %s", out_path);
     if (rtn && opt_given(&cmd_quantize, "calib"))
         return llmq_fail(err, LLMQ_EUSAGE, "--rtn reads no calibration text, but --calib was given");
     return 0;
