@@ -306,6 +306,14 @@ static void final_rows(void *ctx, long begin, long end, int thread)
                 final_row(s, s->st->mat[i], (size_t)r);
 }
 
+/* H is rounded to float, so e H e^T may come out below 0 where it is 0; -1 (not measured) where it is not finite. */
+static double relative(double loss, double norm)
+{
+    double r = loss > 0 && norm > 0 ? sqrt(loss / norm) : 0;
+
+    return loss - loss == 0 && norm - norm == 0 && r < 1e30 ? r : -1;
+}
+
 /* Matrices and statistics are scaled by now, which leaves both norms as they were. */
 void search_measure(struct search *s)
 {
@@ -319,7 +327,7 @@ void search_measure(struct search *s)
         for (int r = s->first[i]; r < s->first[i + 1]; r++)
             outside += s->outside[r];
         rep->clip_rate = outside / ((double)(s->first[i + 1] - s->first[i]) * s->k);
-        rep->rel_err = s->norm[i] > 0 ? sqrt(loss[i] / s->norm[i]) : 0;
-        rep->rtn_rel_err = s->norm[i] > 0 ? sqrt(s->identity[i] / s->norm[i]) : 0;
+        rep->rel_err = relative(loss[i], s->norm[i]);
+        rep->rtn_rel_err = relative(s->identity[i], s->norm[i]);
     }
 }
