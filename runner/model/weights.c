@@ -99,7 +99,9 @@ int model_bind(struct model *m, const struct llmq_tensor *t, struct llmq_err *er
         w->bias = v;
         return 0;
     }
-    *w = (struct weight){.n = t->n, .k = 1, .data = v};
+    /* Norms; and, in a model one input wide, matrices: whose bias may have come first. */
+    *w = (struct weight){.scheme = {.kind = LLMQ_KIND_DENSE, .dtype = LLMQ_DTYPE_F32}, .layout = LLMQ_LAYOUT_ROWS, .n = t->n,
+                         .k = 1, .n_pad = t->n, .k_pad = 1, .data = v, .bias = w->bias};
     return 0;
 }
 

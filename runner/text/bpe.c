@@ -207,11 +207,11 @@ static int load_merges(struct bpe *b, const char *p, size_t len, struct llmq_err
 {
     uint32_t n, size;
 
-    if (len < 4 || (len - 4) % 12 || load_u32(p) != (len - 4) / 12)
+    if (len < 4 || (len - 4) % 12 || load_u32(p) != (len - 4) / 12 || load_u32(p) > INT32_MAX / 4)
         return llmq_fail(err, LLMQ_EFORMAT, "section merges: %zu bytes, expected 4 and 12 for each of %u merges", len,
                          len < 4 ? 0 : load_u32(p));
     n = load_u32(p);
-    size = table_size(n < INT32_MAX / 4 ? n : INT32_MAX / 4);
+    size = table_size(n);
     b->merge_mask = size - 1;
     if (LLMQ_NEW(&b->merge, size, "the merges", err))
         return err->code;
