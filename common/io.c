@@ -143,7 +143,7 @@ int llmq_out_open(struct llmq_out *o, const char *path, struct llmq_err *err)
     }
     memcpy(o->path, path, len);
     snprintf(o->tmp, len + 32, "%s.%ld.tmp", path, (long)getpid());
-    o->fd = open(o->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    o->fd = open(o->tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (o->fd < 0) {
         llmq_fail_errno(err, "%s: cannot write here", path);
         o->fd = 0;

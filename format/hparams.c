@@ -1,5 +1,5 @@
 /* Hyperparameters: ranges and consistency.  Everything later (shapes, table sizes, rotations) relies on this:
- * a product of two of these fields never wraps 32 bits. */
+ * heads times head_dim never wraps 32 bits, nor any shape's n times k 64. */
 #include "format/format.h"
 
 #include <math.h>

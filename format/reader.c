@@ -546,7 +546,8 @@ double llmq_file_bits_per_weight(const struct llmq_file *f)
     return weights > 0 ? bits / weights : 0;
 }
 
-/* A layer begins on a page and nothing else stands on its last one, so whole pages are its own. */
+/* A layer begins on a page, and a writer puts nothing else on its last one, so whole pages are its own.  A file that
+ * does otherwise loses nothing but speed: pages that were dropped are read again. */
 static int layer_bytes(const struct llmq_file *f, int layer, size_t *offset, size_t *len)
 {
     const struct file_range *r;

@@ -511,7 +511,6 @@ static int join(struct decode_run *r, int i, const char *text, size_t len, struc
     return piece(r, i + 1, text, len, 1, err);
 }
 
-
 /* One piece, or, for a step that looks at whole tokens, one token. */
 static int step(struct decode_run *r, int i, const char *text, size_t len, int end, struct llmq_err *err)
 {
