@@ -12,17 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct ref {
+    const struct added_token *token;
+};
+
 struct index {
-    const struct added_token **sorted; /* by the text that is looked for */
-    int                        n;
-    unsigned char              first[256];
+    struct ref   *sorted; /* by the text that is looked for */
+    int           n;
+    unsigned char first[256];
 };
 
 struct added {
-    struct added_token        *token;
-    int                        n;
-    const struct added_token **by_id;
-    struct index               index[2]; /* [normalized] */
+    struct added_token *token;
+    int                 n;
+    struct ref         *by_id;
+    struct index        index[2]; /* [normalized] */
 };
 
 /* ---- loading ------------------------------------------------------------------------------- */
@@ -84,14 +88,14 @@ static int compare(const char *a, size_t na, const char *b, size_t nb)
 
 static int by_normal(const void *a, const void *b)
 {
-    const struct added_token *x = *(const struct added_token *const *)a, *y = *(const struct added_token *const *)b;
+    const struct added_token *x = ((const struct ref *)a)->token, *y = ((const struct ref *)b)->token;
 
     return compare(x->normal, x->normal_len, y->normal, y->normal_len);
 }
 
 static int by_id(const void *a, const void *b)
 {
-    const struct added_token *x = *(const struct added_token *const *)a, *y = *(const struct added_token *const *)b;
+    const struct added_token *x = ((const struct ref *)a)->token, *y = ((const struct ref *)b)->token;
 
     return x->id < y->id ? -1 : x->id > y->id;
 }
@@ -110,14 +114,14 @@ static int build_index(struct added *a, int normalized, struct llmq_err *err)
         if (!t->normal_len)
             return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: added token '%s' normalizes to nothing", t->content);
         x->first[(unsigned char)t->normal[0]] = 1;
-        x->sorted[x->n++] = t;
+        x->sorted[x->n++].token = t;
     }
     if (x->n)
         qsort(x->sorted, (size_t)x->n, sizeof *x->sorted, by_normal);
     for (int i = 1; i < x->n; i++)
         if (!by_normal(&x->sorted[i - 1], &x->sorted[i]))
-            return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: added tokens %d and %d have the same text", x->sorted[i - 1]->id,
-                             x->sorted[i]->id);
+            return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: added tokens %d and %d have the same text", x->sorted[i - 1].token->id,
+                             x->sorted[i].token->id);
     return 0;
 }
 
@@ -129,7 +133,7 @@ static int fill(struct added *a, const json_t *list, const struct normalize *n, 
     if (LLMQ_NEW(&a->token, size + 1, "added tokens", err) || LLMQ_NEW(&a->by_id, size + 1, "added tokens", err))
         return err->code;
     json_array_foreach(list, i, v) {
-        a->by_id[i] = &a->token[i];
+        a->by_id[i].token = &a->token[i];
         a->n = (int)i + 1;
         if (load_token(&a->token[i], v, n, err))
             return err->code;
@@ -137,8 +141,8 @@ static int fill(struct added *a, const json_t *list, const struct normalize *n, 
     if (a->n)
         qsort(a->by_id, (size_t)a->n, sizeof *a->by_id, by_id);
     for (int k = 1; k < a->n; k++)
-        if (a->by_id[k]->id == a->by_id[k - 1]->id)
-            return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: two added tokens have id %d", a->by_id[k]->id);
+        if (a->by_id[k].token->id == a->by_id[k - 1].token->id)
+            return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: two added tokens have id %d", a->by_id[k].token->id);
     for (int k = 0; k < a->n; k++) {
         struct added_token       *t = &a->token[k];
         const struct added_token *same = t->normalized ? added_by_content(a, t->normal, t->normal_len) : t;
@@ -188,9 +192,9 @@ const struct added_token *added_by_id(const struct added *a, int32_t id)
     while (lo <= hi) {
         int mid = (lo + hi) / 2;
 
-        if (a->by_id[mid]->id == id)
-            return a->by_id[mid];
-        if (a->by_id[mid]->id < id)
+        if (a->by_id[mid].token->id == id)
+            return a->by_id[mid].token;
+        if (a->by_id[mid].token->id < id)
             lo = mid + 1;
         else
             hi = mid - 1;
@@ -213,7 +217,7 @@ static int lower_bound(const struct index *x, int lo, int hi, size_t at, int c)
 {
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        int b = x->sorted[mid]->normal_len > at ? (unsigned char)x->sorted[mid]->normal[at] : -1;
+        int b = x->sorted[mid].token->normal_len > at ? (unsigned char)x->sorted[mid].token->normal[at] : -1;
 
         if (b < c)
             lo = mid + 1;
@@ -233,8 +237,8 @@ static const struct added_token *longest_at(const struct index *x, const char *t
 
         lo = lower_bound(x, lo, hi, at, c);
         hi = lower_bound(x, lo, hi, at, c + 1);
-        if (lo < hi && x->sorted[lo]->normal_len == at + 1)
-            best = x->sorted[lo];
+        if (lo < hi && x->sorted[lo].token->normal_len == at + 1)
+            best = x->sorted[lo].token;
     }
     return best;
 }

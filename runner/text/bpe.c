@@ -595,7 +595,7 @@ static void cache_put(struct cached *slot, const char *text, size_t len, const i
     slot->len = (uint8_t)len;
     slot->n = (uint8_t)n;
     memcpy(slot->word, text, len);
-    if (n)
+    if (ids)
         memcpy(slot->id, ids, n * sizeof *ids);
 }
 

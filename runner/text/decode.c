@@ -173,7 +173,7 @@ static int byte_token(const char *t, size_t len)
         return -1;
     from += t[3] == '+'; /* as Rust's from_str_radix */
     for (int i = from; i < 5; i++) {
-        int c = t[i], d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int c = (unsigned char)t[i], d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 
         if (d < 0)
             return -1;

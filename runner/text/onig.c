@@ -159,7 +159,7 @@ static int digits(struct onig *o, int base, int most, uint32_t *value)
     int n = 0;
 
     for (*value = 0; more(o) && n < most; n++, o->p++) {
-        int c = *o->p, d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : 99;
+        int c = (unsigned char)*o->p, d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : 99;
 
         if (d >= base)
             break;

@@ -366,6 +366,8 @@ int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, in
     struct tokenizer_stream *s;
     int                      rc = tokenizer_stream_new(&s, t, skip_special, err);
 
+    if (!s)
+        return rc;
     for (size_t i = 0; i < n && !rc; i++)
         rc = tokenizer_stream_push(s, ids[i], out, err);
     if (!rc)
