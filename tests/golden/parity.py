@@ -39,7 +39,7 @@ def texts(shared):
 
 
 def llmq(binary, tok, lines, *args):
-    feed = "\n".join(json.dumps(x) for x in lines) + "\n"
+    feed = "".join(json.dumps(x) + "\n" for x in lines)
     p = subprocess.run([binary, "tokenize", tok, "--lines", *args], input=feed.encode(), stdout=subprocess.PIPE, check=True)
     got = p.stdout.decode().split("\n")[:-1]
     assert len(got) == len(lines), (len(got), len(lines))
