@@ -1,6 +1,7 @@
 /* llmq convert: a Hugging Face checkpoint becomes a .llmq. */
 #include "cli/doc.h"
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -11,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char *out_path, *dtype = "auto";
 
@@ -94,16 +94,11 @@ static int check_tokenizer(struct llmq_source *src, struct llmq_err *err)
     return 0;
 }
 
-/* Found out now, not when the finished file is to be renamed. */
-static int check_output(struct llmq_err *err)
+static int check_output(const char *src, struct llmq_err *err)
 {
-    struct stat st;
-
     if (!out_path)
         return llmq_fail(err, LLMQ_EUSAGE, "-o FILE is missing: where to write the .llmq");
-    if (stat(out_path, &st) == 0 && S_ISDIR(st.st_mode))
-        return llmq_fail(err, LLMQ_EUSAGE, "-o %s is a directory, expected a file's name", out_path);
-    return 0;
+    return output_check("-o", out_path, src, err);
 }
 
 static int run(int argc, char **argv, struct llmq_err *err)
@@ -117,7 +112,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
 
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: the checkpoint's directory", argc);
-    if (check_output(err) || convert_open(&src, argv[0], err))
+    if (check_output(argv[0], err) || convert_open(&src, argv[0], err))
         return err->code;
     if (check_tokenizer(src, err)) {
         src->close(src);

@@ -28,7 +28,7 @@ static const struct opt opts[] = {
     {"max-ppl", 0, OPT_REAL, &opt.max_ppl, "X", NULL, "gate: perplexity", 0, 0},
     {"max-ppl-increase", 0, OPT_PERCENT, &opt.max_ppl_increase, "PERCENT", NULL, "gate: perplexity over the baseline's", 0, 0},
     {"max-kld", 0, OPT_REAL, &opt.max_kld, "X", NULL, "gate: mean KL divergence from the baseline", 0, 0},
-    {"min-top1", 0, OPT_PERCENT, &opt.min_top1, "PERCENT", NULL, "gate: tokens with the baseline's first choice", 0, 0},
+    {"min-top1", 0, OPT_PERCENT, &opt.min_top1, "PERCENT", NULL, "gate: tokens with the baseline's first choice", 0, 100},
     {0},
 };
 

@@ -1,13 +1,13 @@
 /* llmq inspect: what is inside a .llmq. */
 #include "cli/doc.h"
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "common/json.h"
 #include "common/str.h"
 #include "format/format.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static struct {
     int         tensors, sums;
@@ -23,37 +23,6 @@ static const struct opt opts[] = {
 
 static const size_t max_text = (size_t)1 << 30;
 
-/* What the first bytes of another kind of model file say; NULL when they say nothing. */
-static const char *other_kind(const char *path)
-{
-    unsigned char head[9] = {0};
-    FILE         *f = fopen(path, "rb");
-    size_t        n = f ? fread(head, 1, sizeof head, f) : 0;
-
-    if (f)
-        fclose(f);
-    if (n >= 4 && !memcmp(head, "GGUF", 4))
-        return "a GGUF file";
-    if (n == 9 && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
-        return "a safetensors file";
-    if (n >= 4 && !memcmp(head, "PK\3\4", 4))
-        return "a zip archive, perhaps of PyTorch";
-    return NULL;
-}
-
-static int check_kind(const char *path, struct llmq_err *err)
-{
-    struct stat st;
-    const char *kind = NULL;
-
-    if (stat(path, &st))
-        return llmq_fail_errno(err, "%s", path);
-    kind = S_ISDIR(st.st_mode) ? "a directory" : S_ISREG(st.st_mode) ? other_kind(path) : NULL;
-    if (kind)
-        return llmq_fail(err, LLMQ_EFORMAT, "%s: %s; only .llmq files are read so far", path, kind);
-    return 0;
-}
-
 static int print_section(const struct llmq_file *f, const char *name, struct llmq_err *err)
 {
     for (int id = 1; llmq_section_name(id); id++) {
@@ -65,7 +34,7 @@ static int print_section(const struct llmq_file *f, const char *name, struct llm
         if (!len)
             return llmq_fail(err, LLMQ_EUSAGE, "%s: has no section '%s'", llmq_file_path(f), name);
         if (fwrite(bytes, 1, len, stdout) != len)
-            return llmq_fail_errno(err, "standard output");
+            return output_failed(err);
         return 0;
     }
     return llmq_fail(err, LLMQ_EUSAGE, "--section: there is no section '%s'", name);
@@ -110,7 +79,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
 
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d files, expected one: llmq inspect FILE", argc);
-    if (check_kind(argv[0], err) || llmq_file_open(&f, argv[0], err))
+    if (doc_check_model_path(argv[0], err) || llmq_file_open(&f, argv[0], err))
         return err->code;
     if (opt.section)
         print_section(f, opt.section, err);

@@ -1,6 +1,7 @@
 /* llmq quantize: a checkpoint or an unquantized .llmq becomes a quantized .llmq. */
 #include "cli/doc.h"
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "common/io.h"
 #include "common/json.h"
@@ -13,6 +14,8 @@
 
 #include <string.h>
 #include <sys/stat.h>
+
+enum { MAX_REPORT = 256 << 20 };
 
 static const char *out_path, *bits, *group, *lm_head = "int8", *calib_path = "builtin", *report_path;
 static int         rtn, awq, sym, asym, dry_run, no_clip, no_scale;
@@ -57,7 +60,7 @@ static int open_file(struct llmq_source **src, const char *path, struct llmq_err
         return err->code;
     if (llmq_source_from_file(src, f, err)) {
         llmq_file_close(f);
-        return llmq_fail_within(err, "%s", path);
+        return err->code;
     }
     return 0;
 }
@@ -98,17 +101,31 @@ static int open_calib(struct corpus **c, struct llmq_source *src, struct llmq_er
 
 /* ---- options ------------------------------------------------------------------------------------------ */
 
-/* Found out now, not when the finished file is to be renamed. */
-static int check_output(const char *option, const char *path, struct llmq_err *err)
+/* What only calibration uses would be ignored in silence. */
+static int check_rtn(struct llmq_err *err)
 {
-    struct stat st;
+    static const char *const names[] = {"calib", "calib-samples", "calib-seqlen", "no-clip", "no-scale"};
 
-    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return llmq_fail(err, LLMQ_EUSAGE, "%s %s is a directory, expected a file's name", option, path);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (opt_given(&cmd_quantize, names[i]))
+            return llmq_fail(err, LLMQ_EUSAGE, "--%s belongs to --awq, but --rtn was given", names[i]);
     return 0;
 }
 
-static int check_use(int argc, struct llmq_err *err)
+static int check_outputs(const char *src, struct llmq_err *err)
+{
+    if (!out_path && !dry_run)
+        return llmq_fail(err, LLMQ_EUSAGE, "no output given, expected -o FILE");
+    if (out_path && !dry_run && output_check("-o", out_path, src, err))
+        return err->code;
+    if (report_path && output_check("--report", report_path, src, err))
+        return err->code;
+    if (out_path && report_path && output_is_same(out_path, report_path))
+        return llmq_fail(err, LLMQ_EUSAGE, "-o and --report are both %s, expected two names", out_path);
+    return 0;
+}
+
+static int check_use(int argc, char **argv, struct llmq_err *err)
 {
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: the model to quantize", argc);
@@ -116,15 +133,9 @@ static int check_use(int argc, struct llmq_err *err)
         return llmq_fail(err, LLMQ_EUSAGE, rtn ? "--rtn and --awq exclude each other" : "no method given, expected --rtn or --awq");
     if (sym && asym)
         return llmq_fail(err, LLMQ_EUSAGE, "--sym and --asym exclude each other");
-    if (!out_path && !dry_run)
-        return llmq_fail(err, LLMQ_EUSAGE, "no output given, expected -o FILE");
-    if (check_output("-o", out_path, err) || check_output("--report", report_path, err))
+    if (rtn && check_rtn(err))
         return err->code;
-    if (out_path && report_path && !strcmp(out_path, report_path))
-        return llmq_fail(err, LLMQ_EUSAGE, "-o and --report both name %s", out_path);
-    if (rtn && opt_given(&cmd_quantize, "calib"))
-        return llmq_fail(err, LLMQ_EUSAGE, "--rtn reads no calibration text, but --calib was given");
-    return 0;
+    return check_outputs(argv[0], err);
 }
 
 static int group_size(void)
@@ -219,33 +230,60 @@ static void print_summary(const struct quantize_report *r)
     printf(", %.1f s (%.1f s of CPU), %s of memory\n", r->wall_s, r->cpu_s, progress_bytes((double)r->peak_bytes, peak, sizeof peak));
 }
 
+/* A document with the keys that all have; its model is null in a dry run. */
+static int new_doc(json_t **doc, const char *schema, const struct quantize_report *r, struct llmq_err *err)
+{
+    struct llmq_file *f = NULL;
+    json_t           *model = NULL;
+
+    *doc = NULL;
+    if (!dry_run && (llmq_file_open(&f, out_path, err) || doc_model(&model, f, 1, err))) {
+        llmq_file_close(f);
+        return err->code;
+    }
+    llmq_file_close(f);
+    *doc = doc_new(schema, model, r->isa, 0);
+    return *doc ? 0 : llmq_fail(err, LLMQ_ENOMEM, "out of memory for a JSON document");
+}
+
 /* The summary; per tensor is in --report. */
 static int print_json(const struct quantize_report *r, struct llmq_err *err)
 {
-    struct llmq_file *f = NULL;
-    json_t           *model = NULL, *doc;
+    json_t *doc;
 
-    if (!dry_run && llmq_file_open(&f, out_path, err))
+    if (new_doc(&doc, "llmq.quantize-summary/1", r, err))
         return err->code;
-    if (f && doc_model(&model, f, 1, err))
+    json_object_set_new(doc, "method", json_string(awq ? "awq" : "rtn"));
+    json_object_set_new(doc, "dry_run", json_boolean(dry_run));
+    json_object_set_new(doc, "size_bytes", json_integer((json_int_t)r->size_bytes));
+    json_object_set_new(doc, "bits_per_weight", doc_real(r->bits_per_weight));
+    json_object_set_new(doc, "rel_err_mean", dry_run ? json_null() : doc_real(mean_of(r, 0)));
+    json_object_set_new(doc, "rtn_rel_err_mean", dry_run ? json_null() : doc_real(mean_of(r, 1)));
+    json_object_set_new(doc, "warnings", json_integer(r->n_warnings));
+    json_object_set_new(doc, "wall_s", doc_real(r->wall_s));
+    json_object_set_new(doc, "cpu_s", doc_real(r->cpu_s));
+    if (dry_run) /* expected, not measured */
+        json_object_set_new(doc, "peak_rss_bytes", json_integer((json_int_t)r->peak_bytes));
+    return doc_print(doc, err);
+}
+
+/* What quantize/ knows, and the keys that all documents have. */
+static int report_text(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_str *text,
+                       struct llmq_err *err)
+{
+    json_t *doc = NULL, *own = NULL;
+
+    if (quantize_report_json(r, src, o, text, err) || llmq_json_parse(&own, text->data, text->len, MAX_REPORT, "the report", err) ||
+        new_doc(&doc, "llmq.quantize/1", r, err))
         goto out;
-    doc = doc_new("llmq.quantize-summary/1", model, r->isa, 0);
-    if (doc) {
-        json_object_set_new(doc, "method", json_string(awq ? "awq" : "rtn"));
-        json_object_set_new(doc, "dry_run", json_boolean(dry_run));
-        json_object_set_new(doc, "size_bytes", json_integer((json_int_t)r->size_bytes));
-        json_object_set_new(doc, "bits_per_weight", doc_real(r->bits_per_weight));
-        json_object_set_new(doc, "rel_err_mean", dry_run ? json_null() : doc_real(mean_of(r, 0)));
-        json_object_set_new(doc, "rtn_rel_err_mean", dry_run ? json_null() : doc_real(mean_of(r, 1)));
-        json_object_set_new(doc, "warnings", json_integer(r->n_warnings));
-        json_object_set_new(doc, "wall_s", doc_real(r->wall_s));
-        json_object_set_new(doc, "cpu_s", doc_real(r->cpu_s));
-        if (dry_run) /* expected, not measured */
-            json_object_set_new(doc, "peak_rss_bytes", json_integer((json_int_t)r->peak_bytes));
-    }
-    (void)!doc_print(doc, err);
+    llmq_str_clear(text);
+    if (json_object_update(doc, own))
+        llmq_fail(err, LLMQ_ENOMEM, "out of memory for the report");
+    else if (!llmq_json_text(doc, text, err))
+        (void)!llmq_str_append(text, "\n", 1, err);
 out:
-    llmq_file_close(f);
+    json_decref(own);
+    json_decref(doc);
     return err->code;
 }
 
@@ -254,9 +292,9 @@ static int write_report(const struct quantize_report *r, struct llmq_source *src
     struct llmq_str text;
     struct llmq_out out = {0};
 
-    llmq_str_init(&text, 256u << 20);
-    if (quantize_report_json(r, src, o, &text, err) || llmq_out_open(&out, report_path, err) ||
-        llmq_out_write(&out, text.data, text.len, err) || llmq_out_write(&out, "\n", 1, err) || llmq_out_finish(&out, err))
+    llmq_str_init(&text, MAX_REPORT);
+    if (report_text(r, src, o, &text, err) || llmq_out_open(&out, report_path, err) || llmq_out_write(&out, text.data, text.len, err) ||
+        llmq_out_finish(&out, err))
         llmq_out_abort(&out);
     llmq_str_fini(&text);
     return err->code;
@@ -314,7 +352,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
     struct llmq_str         json;
 
     llmq_str_init(&json, 1 << 16);
-    if (check_use(argc, err))
+    if (check_use(argc, argv, err))
         goto out;
     set_options(&o);
     if (options_json(&o, &json, err) || open_source(&src, argv[0], err) || (awq && open_calib(&calib, src, err)))

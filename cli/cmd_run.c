@@ -2,6 +2,7 @@
 #include "cli/doc.h"
 #include "cli/input.h"
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "common/json.h"
 #include "common/str.h"
 #include "runner/runner.h"
@@ -104,7 +105,9 @@ static int check_range(const char *name, double v, double low, double high, stru
 {
     if (v >= low && v <= high)
         return 0;
-    return llmq_fail(err, LLMQ_EUSAGE, "%s: %g is out of range, expected %g to %g", name, v, low, high);
+    if (!opt_given(&cmd_run, name))
+        return llmq_fail(err, LLMQ_EFORMAT, "the model's generation defaults: %s %g is out of range, expected %g to %g", name, v, low, high);
+    return llmq_fail(err, LLMQ_EUSAGE, "--%s: %g is out of range, expected %g to %g", name, v, low, high);
 }
 
 /* The model's generation defaults fill in what the command line leaves open; temperature and limits only when
@@ -164,6 +167,7 @@ struct answer {
     struct tokenizer_stream *stream;
     json_t                  *ids;
     size_t                   shown; /* bytes of text that are on stdout */
+    int                      gone;  /* stdout's reader has had enough */
     enum llmq_finish         finish;
 };
 
@@ -171,10 +175,12 @@ static int show(struct answer *a, struct llmq_err *err)
 {
     size_t n = a->text.len - a->shown;
 
-    if (common_opt.json || !n)
+    if (common_opt.json || !n || a->gone)
         return 0;
-    if (fwrite(a->text.data + a->shown, 1, n, stdout) != n || fflush(stdout))
-        return llmq_fail_errno(err, "standard output");
+    if (fwrite(a->text.data + a->shown, 1, n, stdout) != n || fflush(stdout)) {
+        a->gone = 1;
+        return output_failed(err);
+    }
     a->shown = a->text.len;
     return 0;
 }
@@ -191,17 +197,17 @@ static int take(struct answer *a, const struct llmq_step_out *o, struct llmq_err
     return show(a, err);
 }
 
-/* An interruption ends the loop like a limit does: what was made stays. */
+/* An interruption, or a reader that left, ends the loop like a limit does: what was made stays. */
 static int generate(struct llmq_engine *e, struct answer *a, struct llmq_err *err)
 {
     struct llmq_step_out o;
 
-    while (a->finish == LLMQ_FINISH_NONE && !cli_interrupted)
+    while (a->finish == LLMQ_FINISH_NONE && !cli_interrupted && !a->gone)
         if (llmq_engine_step(e, &o, err) || take(a, &o, err))
             return err->code;
     if (tokenizer_stream_finish(a->stream, &a->text, err) || show(a, err))
         return err->code;
-    if (!common_opt.json && (!a->text.len || a->text.data[a->text.len - 1] != '\n'))
+    if (!common_opt.json && !a->gone && (!a->text.len || a->text.data[a->text.len - 1] != '\n'))
         putchar('\n');
     return 0;
 }

@@ -47,7 +47,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
 
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d files, expected one: llmq verify FILE", argc);
-    if (!llmq_file_open(&f, argv[0], &bad))
+    if (!doc_check_model_path(argv[0], &bad) && !llmq_file_open(&f, argv[0], &bad))
         (void)!check(f, &bad);
     if (common_opt.json)
         print_json(f, &bad, err);

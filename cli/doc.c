@@ -2,10 +2,12 @@
 #include "cli/doc.h"
 
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "common/io.h"
 #include "common/json.h"
 #include "common/parallel.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,8 +18,27 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* What the first bytes of another kind of model file say; NULL when they say nothing. */
+static const char *other_kind(const char *path)
+{
+    unsigned char head[9] = {0};
+    FILE         *f = fopen(path, "rb");
+    size_t        n = f ? fread(head, 1, sizeof head, f) : 0;
+
+    if (f)
+        fclose(f);
+    if (n >= 4 && !memcmp(head, "GGUF", 4))
+        return "a GGUF file";
+    if (n == 9 && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
+        return "a safetensors file";
+    if (n >= 4 && !memcmp(head, "PK\3\4", 4))
+        return "a zip archive, perhaps of PyTorch";
+    return NULL;
+}
+
 int doc_check_model_path(const char *path, struct llmq_err *err)
 {
+    const char *kind;
     struct stat st;
 
     if (stat(path, &st))
@@ -25,6 +46,9 @@ int doc_check_model_path(const char *path, struct llmq_err *err)
     if (S_ISDIR(st.st_mode))
         return llmq_fail(err, LLMQ_EUSAGE, "%s is a directory, expected a .llmq file: `llmq convert` or `llmq quantize` makes one from it",
                          path);
+    kind = S_ISREG(st.st_mode) ? other_kind(path) : NULL;
+    if (kind)
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: %s; only .llmq files are read so far", path, kind);
     return 0;
 }
 
@@ -84,8 +108,12 @@ json_t *doc_real(double x) { return x - x == 0 ? json_real(x) : json_null(); }
 
 int doc_print(json_t *doc, struct llmq_err *err)
 {
-    int failed = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', stdout) == EOF;
+    int failed;
 
+    if (!doc)
+        return llmq_fail(err, LLMQ_ENOMEM, "out of memory for a JSON document");
+    errno = 0;
+    failed = json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', stdout) == EOF;
     json_decref(doc);
-    return failed ? llmq_fail_errno(err, "standard output") : 0;
+    return failed ? output_failed(err) : 0;
 }

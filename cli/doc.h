@@ -17,13 +17,15 @@ json_t *doc_new(const char *schema, json_t *model, const char *isa, int exit_cod
 /* A number, or null when it is not finite. */
 json_t *doc_real(double x);
 
-/* Prints a document on stdout and releases it. */
+/* Prints a document on stdout and releases it; NULL, which memory was missing for, is an error.  A reader that
+ * went away is none. */
 int doc_print(json_t *doc, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* "int4-g128-sym": the scheme that holds most of the weights in layers. */
 void doc_scheme(const struct llmq_file *f, char *out, size_t size);
 
-/* Refuses what cannot be a .llmq before it is opened: a directory (convert it first), nothing there. */
+/* Refuses what cannot be a .llmq before it is opened: a directory (convert it first), another kind of model file,
+ * nothing there. */
 int doc_check_model_path(const char *path, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 #endif

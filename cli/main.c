@@ -1,12 +1,12 @@
 /* The command table and dispatch.  cli/ is the only code that prints results or exits. */
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "common/parallel.h"
 
 #include "version.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +63,16 @@ static void usage(FILE *out)
     fprintf(out, "\n`llmq COMMAND --help` lists a command's options; `llmq --version` says which llmq this is.\n");
 }
 
+static void print_version(void) { printf("llmq %s (%s)\n", LLMQ_VERSION, LLMQ_COMMIT); }
+
+static const struct cmd *find_command(const char *name)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(name, commands[i]->name))
+            return commands[i];
+    return NULL;
+}
+
 struct job {
     const struct cmd *c;
     int               argc;
@@ -74,53 +84,75 @@ static void run_job(void *ctx)
 {
     struct job *j = ctx;
 
-    errno = 0;
-    if (j->c->run(j->argc, j->argv, &j->err) || j->err.code)
-        return;
-    /* A reader that has had enough (`| head`) is no error. */
-    if ((fflush(stdout) == EOF || ferror(stdout)) && errno != EPIPE)
-        llmq_fail_errno(&j->err, "standard output");
+    (void)!j->c->run(j->argc, j->argv, &j->err);
+}
+
+static void perform(struct job *j, enum opt_ask ask)
+{
+    if (ask == OPT_ASK_HELP) {
+        opt_help(j->c, stdout);
+    } else if (ask == OPT_ASK_OPTIONS) {
+        opt_dump(j->c, stdout);
+    } else if (ask == OPT_ASK_VERSION) {
+        print_version();
+    } else {
+        llmq_log_set_level(common_opt.quiet ? LLMQ_LOG_ERROR : common_opt.verbose ? LLMQ_LOG_DEBUG : LLMQ_LOG_INFO);
+        llmq_parallel_set_threads(common_opt.threads);
+        llmq_parallel_run(run_job, j);
+    }
 }
 
 static int run_command(const struct cmd *c, int argc, char **argv)
 {
-    struct job j = {c, argc, argv, {0}};
+    struct job   j = {c, argc, argv, {0}};
+    enum opt_ask ask = OPT_ASK_NOTHING;
 
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return opt_help(c, stdout), 0;
-        if (!strcmp(argv[i], "--help-options"))
-            return opt_dump(c, stdout), 0;
-    }
-    if (!opt_parse(c, &j.argc, argv, &j.err)) {
-        llmq_log_set_level(common_opt.quiet ? LLMQ_LOG_ERROR : common_opt.verbose ? LLMQ_LOG_DEBUG : LLMQ_LOG_INFO);
-        llmq_parallel_set_threads(common_opt.threads);
-        llmq_parallel_run(run_job, &j);
-    }
-    if (!j.err.code)
+    if (!opt_parse(c, &j.argc, argv, &ask, &j.err))
+        perform(&j, ask);
+    if (!j.err.code && !output_flush(&j.err))
         return 0;
     fprintf(stderr, "llmq %s: %s\n", c->name, j.err.text);
     return llmq_err_status(j.err.code);
 }
 
-int main(int argc, char **argv)
+/* What can stand in a command's place; 0 when it was none of these. */
+static int answer_question(const char *word, const char *next)
 {
-    install_signals();
-    if (argc >= 2 && !strcmp(argv[1], "--list-commands")) {
+    const struct cmd *c = next ? find_command(next) : NULL;
+
+    if (!strcmp(word, "--list-commands"))
         for (int i = 0; i < N_COMMANDS; i++)
             puts(commands[i]->name);
-        return 0;
-    }
-    if (argc >= 2 && !strcmp(argv[1], "--version"))
-        return printf("llmq %s (%s)\n", LLMQ_VERSION, LLMQ_COMMIT), 0;
-    if (argc >= 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
-        return usage(stdout), 0;
-    for (int i = 0; argc >= 2 && i < N_COMMANDS; i++)
-        if (!strcmp(argv[1], commands[i]->name))
-            return run_command(commands[i], argc - 2, argv + 2);
-    if (argc >= 2)
-        fprintf(stderr, "llmq: there is no command '%s'; `llmq --help` lists them\n", argv[1]);
+    else if (!strcmp(word, "--version"))
+        print_version();
+    else if (!strcmp(word, "help") && c)
+        opt_help(c, stdout);
+    else if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+        usage(stdout);
     else
-        usage(stderr);
+        return 0;
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    const struct cmd *c = argc >= 2 ? find_command(argv[1]) : NULL;
+    struct llmq_err   err = {0};
+
+    install_signals();
+    if (argc < 2)
+        return usage(stderr), 2;
+    if (c)
+        return run_command(c, argc - 2, argv + 2);
+    if (answer_question(argv[1], argc >= 3 ? argv[2] : NULL)) {
+        if (!output_flush(&err))
+            return 0;
+        fprintf(stderr, "llmq: %s\n", err.text);
+        return llmq_err_status(err.code);
+    }
+    if (argv[1][0] == '-')
+        fprintf(stderr, "llmq: unknown option '%s' before the command, expected llmq COMMAND [options]\n", argv[1]);
+    else
+        fprintf(stderr, "llmq: there is no command '%s'; `llmq --help` lists them\n", argv[1]);
     return 2;
 }

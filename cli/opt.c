@@ -114,9 +114,9 @@ static int set_u64(const struct opt *o, const char *text, int with_unit, struct 
 
     errno = 0;
     v = strtoull(text, &end, 10);
-    if (!errno && end != text && *text != '-')
+    if (!errno && end != text && *text != '-' && v <= INT64_MAX) /* JSON documents state it */
         for (size_t i = 0; i < (with_unit ? sizeof units / sizeof units[0] : 1); i++)
-            if (!strcmp(end, units[i].unit) && v <= UINT64_MAX / units[i].bytes) {
+            if (!strcmp(end, units[i].unit) && v <= INT64_MAX / units[i].bytes) {
                 *(uint64_t *)o->value = v * units[i].bytes;
                 return 0;
             }
@@ -137,6 +137,10 @@ static int set_real(const struct opt *o, const char *text, struct llmq_err *err)
     }
     if (errno || end == text || *end || v != v || v - v != 0)
         return llmq_fail(err, LLMQ_EUSAGE, "--%s: '%s' is not a number", o->name, text);
+    if (o->type == OPT_PERCENT && end[-1] != '%' && v >= 1) /* 2 for 2 % would be a gate that never closes */
+        return llmq_fail(err, LLMQ_EUSAGE, "--%s: '%s' has no unit, expected %s%% or a fraction below 1", o->name, text, text);
+    if (o->type == OPT_PERCENT && o->max > o->min && (100 * v < (double)o->min || 100 * v > (double)o->max))
+        return llmq_fail(err, LLMQ_EUSAGE, "--%s: %s is out of range, expected %ld%% to %ld%%", o->name, text, o->min, o->max);
     *(double *)o->value = v;
     return 0;
 }
@@ -215,7 +219,16 @@ static int take_option(const struct cmd *cmd, int argc, char **argv, int i, stru
     return set_value(o, argv[i + 1], err) ? err->code : 2;
 }
 
-int opt_parse(const struct cmd *cmd, int *argc, char **argv, struct llmq_err *err)
+/* --help, -h and their like, where an option is expected: as another option's value they are a value. */
+static enum opt_ask question(const char *word)
+{
+    return !strcmp(word, "--help") || !strcmp(word, "-h") ? OPT_ASK_HELP
+           : !strcmp(word, "--help-options")              ? OPT_ASK_OPTIONS
+           : !strcmp(word, "--version")                   ? OPT_ASK_VERSION
+                                                          : OPT_ASK_NOTHING;
+}
+
+int opt_parse(const struct cmd *cmd, int *argc, char **argv, enum opt_ask *ask, struct llmq_err *err)
 {
     int kept = 0, words = *argc, only_args = 0;
 
@@ -229,6 +242,8 @@ int opt_parse(const struct cmd *cmd, int *argc, char **argv, struct llmq_err *er
         } else if (only_args || a[0] != '-' || a[1] == '\0') {
             argv[kept++] = a;
             i++;
+        } else if ((*ask = question(a)) != OPT_ASK_NOTHING) {
+            return 0;
         } else {
             int n = take_option(cmd, words, argv, i, err);
             if (n < 0)

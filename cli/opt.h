@@ -15,7 +15,7 @@ enum opt_type {
     OPT_U64,    /* uint64_t * */
     OPT_SIZE,   /* uint64_t * bytes: 600M, 3Gi */
     OPT_REAL,   /* double * */
-    OPT_PERCENT, /* double *: "1%" is 0.01, "0.01" is 0.01 */
+    OPT_PERCENT, /* double *, within [min, max] % when max > min: "1%" is 0.01, "0.01" is 0.01, "1" is refused */
     OPT_STR,    /* const char ** */
     OPT_CHOICE  /* const char **, one of arg's alternatives separated by | */
 };
@@ -49,9 +49,12 @@ extern const struct opt      common_opts[]; /* ends at a NULL name */
 /* Set by SIGINT and SIGTERM; long jobs look at it and end with LLMQ_EINTR. */
 extern int cli_interrupted;
 
+enum opt_ask { OPT_ASK_NOTHING, OPT_ASK_HELP, OPT_ASK_OPTIONS, OPT_ASK_VERSION };
+
 /* Sorts argv into options (set) and arguments (kept, counted in *argc).  "--" ends options; --name=value and
- * --name value are the same; unknown names are LLMQ_EUSAGE with the nearest known one. */
-int  opt_parse(const struct cmd *cmd, int *argc, char **argv, struct llmq_err *err) LLMQ_MUST_CHECK;
+ * --name value are the same; unknown names are LLMQ_EUSAGE with the nearest known one.  A question ends the
+ * parsing: what stands behind it does not matter. */
+int  opt_parse(const struct cmd *cmd, int *argc, char **argv, enum opt_ask *ask, struct llmq_err *err) LLMQ_MUST_CHECK;
 void opt_help(const struct cmd *cmd, FILE *out);
 void opt_dump(const struct cmd *cmd, FILE *out); /* name, letter, argument, default: tab-separated */
 int  opt_given(const struct cmd *cmd, const char *name); /* was it on the command line? */

@@ -288,7 +288,10 @@ static int add_text(struct build *b, size_t want, struct llmq_err *err)
 static int looks_like_jsonl(const struct build *b)
 {
     const char *p = b->text, *end = p + b->len, *nl;
+    size_t      len = strlen(b->path);
 
+    if (len > 6 && !strcmp(b->path + len - 6, ".jsonl")) /* a damaged first line is not text */
+        return 1;
     while (p < end && wikitext_space(p, end))
         p++;
     nl = memchr(p, '\n', (size_t)(end - p));

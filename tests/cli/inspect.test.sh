@@ -32,9 +32,11 @@ expect 2 "there is no section 'nose'" "$llmq" inspect "$good/texts.llmq" --secti
 expect 2 '0 files, expected one' "$llmq" inspect
 expect 2 '2 files, expected one' "$llmq" verify a b
 expect 1 'No such file' "$llmq" inspect "$tmp/none.llmq"
-expect 4 'a directory; only .llmq files are read so far' "$llmq" inspect "$tmp"
+expect 2 'is a directory, expected a .llmq file' "$llmq" inspect "$tmp"
+expect 2 'is a directory, expected a .llmq file' "$llmq" verify "$tmp"
 printf 'GGUF\003\000\000\000' > "$tmp/a.gguf"
 expect 4 'a GGUF file; only .llmq files are read so far' "$llmq" inspect "$tmp/a.gguf"
+expect 4 'a GGUF file; only .llmq files are read so far' "$llmq" verify "$tmp/a.gguf"
 printf '\002\000\000\000\000\000\000\000{}' > "$tmp/a.safetensors"
 expect 4 'a safetensors file; only .llmq files are read so far' "$llmq" inspect "$tmp/a.safetensors"
 printf 'hello' > "$tmp/a.txt"
