@@ -129,5 +129,5 @@ static int run(int argc, char **argv, struct llmq_err *err)
 }
 
 const struct cmd cmd_convert = {
-    "convert", "SRC -o OUT.llmq [options]", "Convert a Hugging Face checkpoint to a .llmq file.", opts, run,
+    "convert", "SRC -o OUT.llmq [options]", "a Hugging Face checkpoint becomes a .llmq file", opts, run,
 };

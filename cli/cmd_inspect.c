@@ -77,6 +77,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
     int               what = (opt.tensors ? LLMQ_DESCRIBE_TENSORS : 0) | (opt.sums ? LLMQ_DESCRIBE_SUMS : 0);
     struct llmq_file *f;
 
+    cli_end_at_once = 1;
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d files, expected one: llmq inspect FILE", argc);
     if (doc_check_model_path(argv[0], err) || llmq_file_open(&f, argv[0], err))

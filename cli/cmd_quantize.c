@@ -371,5 +371,5 @@ out:
 }
 
 const struct cmd cmd_quantize = {
-    "quantize", "SRC -o OUT.llmq --awq|--rtn [options]", "Quantize a checkpoint or an unquantized .llmq.", opts, run,
+    "quantize", "SRC -o OUT.llmq --awq|--rtn [options]", "a checkpoint or an unquantized .llmq becomes a quantized .llmq", opts, run,
 };

@@ -258,7 +258,7 @@ static int each_line(const struct tokenizer *t, const struct llmq_str *in, struc
     size_t           at = 0, nr = 0;
     int              rc = 0;
 
-    while (at < in->len && !rc && !cli_interrupted) {
+    while (at < in->len && !rc) {
         const char *end = memchr(in->data + at, '\n', in->len - at);
         size_t      len = end ? (size_t)(end - in->data) - at : in->len - at;
         json_t     *v = NULL;
@@ -282,6 +282,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
     struct llmq_str   in;
     int               rc;
 
+    cli_end_at_once = 1;
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "expected one argument, the model; found %d", argc);
     llmq_str_init(&in, MAX_INPUT);
@@ -295,4 +296,4 @@ static int run(int argc, char **argv, struct llmq_err *err)
     return rc;
 }
 
-const struct cmd cmd_tokenize = {"tokenize", "MODEL", "text to token ids and back", opts, run};
+const struct cmd cmd_tokenize = {"tokenize", "MODEL [options]", "text to token ids and back", opts, run};

@@ -30,14 +30,19 @@ const struct opt common_opts[] = {
     {0},
 };
 
-int cli_interrupted;
+int cli_interrupted, cli_end_at_once;
 
 const char *cli_version(void) { return LLMQ_VERSION; }
 
 /* The first signal asks the job to end in order; a second one ends it at once, leaving nothing behind. */
 static void on_signal(int sig)
 {
-    if (__atomic_exchange_n(&cli_interrupted, 1, __ATOMIC_SEQ_CST)) {
+    static const char text[] = "llmq: interrupted\n";
+    int               again = __atomic_exchange_n(&cli_interrupted, 1, __ATOMIC_SEQ_CST);
+
+    if (cli_end_at_once && write(STDERR_FILENO, text, sizeof text - 1) >= 0)
+        _exit(llmq_err_status(LLMQ_EINTR));
+    if (again) {
         llmq_out_abort_all_signal();
         _exit(128 + sig);
     }

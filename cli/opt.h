@@ -49,6 +49,9 @@ extern const struct opt      common_opts[]; /* ends at a NULL name */
 /* Set by SIGINT and SIGTERM; long jobs look at it and end with LLMQ_EINTR. */
 extern int cli_interrupted;
 
+/* A command that only reads sets this, and is then ended by the first signal. */
+extern int cli_end_at_once;
+
 enum opt_ask { OPT_ASK_NOTHING, OPT_ASK_HELP, OPT_ASK_OPTIONS, OPT_ASK_VERSION };
 
 /* Sorts argv into options (set) and arguments (kept, counted in *argc).  "--" ends options; --name=value and

@@ -227,4 +227,16 @@ r, w = os.pipe()
 os.close(r)
 assert subprocess.run(sys.argv[1:], stdout=w, stderr=subprocess.PIPE).returncode == 3
 EOF2
+
+# ---- interruption of commands that only read: at once, whatever they are in -----------------------------------------
+python3 - "$llmq" "$m" << 'EOF2' || fail "interruption"
+import signal, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], "tokenize", sys.argv[2], "--lines"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+p.stdin.write(b'"the sea"\n' * 1000)
+p.stdin.flush()
+time.sleep(0.2)
+p.send_signal(signal.SIGINT)
+out, err = p.communicate(timeout=20)
+assert p.returncode == 130 and err == b"llmq: interrupted\n" and not out, (p.returncode, out, err)
+EOF2
 echo "use: refusals, documents, outputs"
