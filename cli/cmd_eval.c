@@ -240,10 +240,10 @@ static int open_corpus(struct corpus **c, const char *model_path, struct llmq_er
     const struct llmq_hparams *hp;
     struct tokenizer          *t = NULL;
     struct llmq_file          *f;
-    int                        ctx = opt.ctx, rc;
+    int                        ctx = opt.ctx, rc = llmq_file_open(&f, model_path, err);
 
-    if (llmq_file_open(&f, model_path, err))
-        return err->code;
+    if (rc)
+        return rc;
     hp = llmq_file_hparams(f);
     if (!ctx)
         ctx = hp->ctx_len < DEFAULT_CTX ? (int)hp->ctx_len : DEFAULT_CTX;

@@ -48,16 +48,17 @@ static int open_file(struct llmq_source **src, const char *path, struct llmq_err
 {
     struct llmq_file *f;
     struct llmq_map   m;
-    int               gguf;
+    int               gguf, rc = llmq_map_open(&m, path, err);
 
-    if (llmq_map_open(&m, path, err))
-        return err->code;
+    if (rc)
+        return rc;
     gguf = m.size >= 4 && !memcmp(m.data, "GGUF", 4);
     llmq_map_close(&m);
     if (gguf)
         return llmq_fail(err, LLMQ_EFORMAT, "%s: a GGUF file, expected a Hugging Face directory or an unquantized .llmq", path);
-    if (llmq_file_open(&f, path, err))
-        return err->code;
+    rc = llmq_file_open(&f, path, err);
+    if (rc)
+        return rc;
     if (llmq_source_from_file(src, f, err)) {
         llmq_file_close(f);
         return err->code;

@@ -1,4 +1,5 @@
 /* The error idiom: see err.h. */
+#define LLMQ_ERR_C
 #include "common/err.h"
 
 #include <errno.h>

@@ -50,4 +50,11 @@ int llmq_fail_within(struct llmq_err *err, const char *fmt, ...) LLMQ_PRINTF(2, 
 /* LLMQ_EIO with the meaning of errno behind the text. */
 int llmq_fail_errno(struct llmq_err *err, const char *fmt, ...) LLMQ_PRINTF(2, 3);
 
+/* `make lint` reads one file at a time, and must not think that a failure may be 0. */
+#if defined(__clang_analyzer__) && !defined(LLMQ_ERR_C)
+#define llmq_fail(err, failed, ...)  ((void)(llmq_fail)(err, failed, __VA_ARGS__), (err)->code = (failed))
+#define llmq_fail_within(err, ...)   ((void)(llmq_fail_within)(err, __VA_ARGS__), LLMQ_EIO)
+#define llmq_fail_errno(err, ...)    ((void)(llmq_fail_errno)(err, __VA_ARGS__), (err)->code = LLMQ_EIO)
+#endif
+
 #endif

@@ -152,7 +152,7 @@ json_t *llmq_json_name(const char *bytes)
 
     if (v || LLMQ_NEW(&text, len + 1, "a name", &ignored))
         return v;
-    memcpy(text, bytes, len);
+    memcpy(text, bytes, len + 1);
     while ((good = utf8_check(text, len)) < len)
         text[good] = '?';
     v = json_string(text);

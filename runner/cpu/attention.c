@@ -43,9 +43,9 @@ static int limit_of(const struct job *j, const struct tile *t, int row) { return
 /* Index of a row's head in q and out. */
 static size_t row_at(const struct job *j, const struct tile *t, int row)
 {
-    size_t token = (size_t)(j->op->q_start[t->seq] + row / j->gq);
+    int token = j->op->q_start[t->seq] + row / j->gq, head = t->head * j->gq + row % j->gq;
 
-    return (token * (size_t)j->op->n_heads + (size_t)(t->head * j->gq + row % j->gq)) * (size_t)j->op->kv.head_dim;
+    return ((size_t)token * (size_t)j->op->n_heads + (size_t)head) * (size_t)j->op->kv.head_dim;
 }
 
 static void find_rows(const struct job *j, const struct tile *t, struct part *p)
@@ -130,7 +130,7 @@ static void run_tile(const struct job *j, const struct tile *t, float *scratch)
 {
     size_t      hd = (size_t)j->op->kv.head_dim;
     int         last = limit_of(j, t, t->row1 - 1), many = t->row1 - t->row0 > FEW_ROWS && hd <= CPU_MAX_TURN_HD;
-    float       M[TILE_ROWS], L[TILE_ROWS], m[CPU_ROWS], l[CPU_ROWS];
+    float       M[TILE_ROWS] = {0}, L[TILE_ROWS] = {0}, m[CPU_ROWS], l[CPU_ROWS]; /* M, L: set by partition 0 */
     float      *s = scratch, *out = s + CPU_ROWS * CPU_PART, *copies = out + CPU_ROWS * j->be->max_k;
     struct part p;
 

@@ -198,7 +198,7 @@ VEC_INLINE void rest(float *o, __m256 acc[2], const float *s, int from, int n, c
 {
     for (int j = from; j < n; j++)
         for (int i = 0; i < vecs; i++)
-            acc[i] = _mm256_fmadd_ps(_mm256_set1_ps(s[j]), v8_load_part(v[j], (size_t)(d + 8 * i), dtype, left), acc[i]);
+            acc[i] = _mm256_fmadd_ps(_mm256_set1_ps(s[j]), v8_load_part(v[j], (size_t)d + 8 * (size_t)i, dtype, left), acc[i]);
     for (int i = 0; i < vecs; i++)
         v8_store_some(o + d + 8 * i, left, acc[i]);
 }

@@ -203,7 +203,7 @@ VEC_INLINE void rest(float *o, __m512 acc[4], const float *s, int from, int n, c
 {
     for (int j = from; j < n; j++)
         for (int i = 0; i < vecs; i++)
-            acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(s[j]), v16_load(v[j], (size_t)(d + 16 * i), dtype, m), acc[i]);
+            acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(s[j]), v16_load(v[j], (size_t)d + 16 * (size_t)i, dtype, m), acc[i]);
     for (int i = 0; i < vecs; i++)
         _mm512_mask_storeu_ps(o + d + 16 * i, m, acc[i]);
 }
@@ -223,7 +223,7 @@ VEC_INLINE void columns(float *o, const float *s, const int *n, const void *cons
         for (int r = 0; r < rows; r++)
             e[r] = _mm512_set1_ps(s[r * CPU_PART + j]);
         for (int i = 0; i < vecs; i++) {
-            __m512 x = v16_load(v[j], (size_t)(d + 16 * i), dtype, m);
+            __m512 x = v16_load(v[j], (size_t)d + 16 * (size_t)i, dtype, m);
 
             for (int r = 0; r < rows; r++)
                 acc[r][i] = _mm512_fmadd_ps(e[r], x, acc[r][i]);

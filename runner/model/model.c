@@ -94,7 +94,7 @@ void model_close(struct model *m)
 {
     if (!m)
         return;
-    if (m->be) {
+    if (m->be && m->ops) {
         float *bufs[] = {m->cos_sin, m->h, m->x, m->q, m->k, m->v, m->a, m->g, m->u, m->logits_x, m->logits};
         for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++)
             if (bufs[i])

@@ -19,7 +19,7 @@ awq() { # OUT, more options
 levels=$(for l in scalar avx2 avx512; do
     case $l in
     scalar) echo $l ;;
-    *) grep -qw "$(echo $l | sed 's/avx512/avx512_vnni/')" /proc/cpuinfo && echo $l || true ;;
+    *) if grep -qw "$(echo $l | sed 's/avx512/avx512_vnni/')" /proc/cpuinfo; then echo $l; fi ;;
     esac
 done)
 for scheme in '--asym --group-size 64' '--sym --group-size 128' '--bits 8 --group-size channel --lm-head none'; do
