@@ -94,7 +94,7 @@ static int is_statement(const struct statement *want, const struct llmq_str *s, 
 
     if (want->kind == FIXED)
         return s->len == n && !memcmp(s->data, want->form, n);
-    if (s->len < n + t || memcmp(s->data, want->form, n) || memcmp(s->data + s->len - t, tail, t) ||
+    if (s->len < n + t || memcmp(s->data, want->form, n) != 0 || memcmp(s->data + s->len - t, tail, t) != 0 ||
         memchr(s->data + n, Q[0], s->len - n - 1) || memmem(s->data + n, s->len - n - t, im_end, sizeof im_end - 1))
         return 0;
     *rc = llmq_str_append(system, s->data + n, s->len - n - t, err);
