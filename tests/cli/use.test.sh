@@ -34,7 +34,7 @@ head -c 9000 /dev/zero | tr '\0' '\377' > "$tmp/noise"
 refused 2 "no command 'frob'" frob
 refused 2 "unknown option '--threads' before the command" --threads 2 inspect "$m"
 "$llmq" > "$tmp/stdout" 2> "$tmp/stderr" && fail "no command: status 0"
-[ ! -s "$tmp/stdout" ] && grep -q '^usage: llmq COMMAND' "$tmp/stderr" || fail "no command"
+if [ -s "$tmp/stdout" ] || ! grep -q '^usage: llmq COMMAND' "$tmp/stderr"; then fail "no command"; fi
 for c in $("$llmq" --list-commands); do
     [ "$("$llmq" "$c" --version)" = "$("$llmq" --version)" ] || fail "$c --version"
     "$llmq" "$c" --help > "$tmp/help"
@@ -84,7 +84,8 @@ for c in "convert $tmp/hf" "quantize $tmp/hf --rtn"; do
         # a limit on file sizes is a full disk
         rc=0
         (ulimit -f 16; exec "$llmq" $c -o "$new") > "$tmp/stdout" 2> "$tmp/stderr" || rc=$?
-        [ $rc -eq 1 ] && grep -q 'new.llmq: write of .*File too large' "$tmp/stderr" || fail "$c: a full disk: $rc $(cat "$tmp/stderr")"
+        grep -q 'new.llmq: write of .*File too large' "$tmp/stderr" || rc=9
+        [ $rc -eq 1 ] || fail "$c: a full disk: $rc $(cat "$tmp/stderr")"
     }
 done
 cp "$m" "$tmp/same.llmq"
@@ -185,16 +186,18 @@ json 'data protocol windows nll_stderr baseline gates' eval "$m" --data "$tmp/te
 
 # ---- standard output: full, closed, read no further -----------------------------------------------------------------
 while read -r args; do
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086,SC2046
     set -- $(echo "$args" | sed "s|TMP|$tmp|g")
     if [ -w /dev/full ]; then
         rc=0
         "$llmq" "$@" > /dev/full 2> "$tmp/stderr" < /dev/null || rc=$?
-        [ $rc -eq 1 ] && grep -q 'standard output: No space left' "$tmp/stderr" || fail "$*: full: $rc $(cat "$tmp/stderr")"
+        grep -q 'standard output: No space left' "$tmp/stderr" || rc=9
+        [ $rc -eq 1 ] || fail "$*: full: $rc $(cat "$tmp/stderr")"
     fi
     rc=0
     "$llmq" "$@" >&- 2> "$tmp/stderr" < /dev/null || rc=$?
-    [ $rc -eq 1 ] && grep -q 'standard output' "$tmp/stderr" || fail "$*: closed: $rc $(cat "$tmp/stderr")"
+    grep -q 'standard output' "$tmp/stderr" || rc=9
+    [ $rc -eq 1 ] || fail "$*: closed: $rc $(cat "$tmp/stderr")"
     python3 - "$llmq" "$@" << 'EOF2' || fail "$*: a reader that left"
 import os, subprocess, sys
 r, w = os.pipe()
