@@ -1,5 +1,5 @@
-/* Attention with AVX2: see kernels.h, and attention_avx512.c for the plan.  The 16 lanes of dot16 are two vectors; turned
- * keys are taken 8 at a time. */
+/* Attention with AVX2: see kernels.h, and attention_avx512.c for the plan.  The 16 lanes of dot16 are two vectors;
+ * turned keys are taken 8 at a time. */
 #include "runner/cpu/kernels.h"
 #include "runner/cpu/vec_avx2.h"
 
@@ -198,14 +198,15 @@ VEC_INLINE void rest(float *o, __m256 acc[2], const float *s, int from, int n, c
 {
     for (int j = from; j < n; j++)
         for (int i = 0; i < vecs; i++)
-            acc[i] = _mm256_fmadd_ps(_mm256_set1_ps(s[j]), v8_load_part(v[j], (size_t)d + 8 * (size_t)i, dtype, left), acc[i]);
+            acc[i] = _mm256_fmadd_ps(_mm256_set1_ps(s[j]), v8_load_part(v[j], (size_t)d + 8 * (size_t)i, dtype, left),
+                                     acc[i]);
     for (int i = 0; i < vecs; i++)
         v8_store_some(o + d + 8 * i, left, acc[i]);
 }
 
 /* `vecs` vectors from input d on: all rows together as far as the first one goes, then each for itself. */
-VEC_INLINE void columns(float *o, const float *s, const int *n, const void *const *v, int hd, int d, int dtype, int rows,
-                        int vecs)
+VEC_INLINE void columns(float *o, const float *s, const int *n, const void *const *v, int hd, int d, int dtype,
+                        int rows, int vecs)
 {
     long   left = vecs == 1 ? hd - d : 8;
     __m256 acc[CPU_ROWS][2], e[CPU_ROWS];

@@ -210,8 +210,8 @@ VEC_INLINE void rest(float *o, __m512 acc[4], const float *s, int from, int n, c
 
 /* `vecs` vectors from input d on: all rows together as far as the first one goes, then each for itself.  (The rows are
  * written out there: a loop over them would keep the sums in memory.) */
-VEC_INLINE void columns(float *o, const float *s, const int *n, const void *const *v, int hd, int d, int dtype, int rows,
-                        int vecs)
+VEC_INLINE void columns(float *o, const float *s, const int *n, const void *const *v, int hd, int d, int dtype,
+                        int rows, int vecs)
 {
     __mmask16 m = vecs == 1 ? v16_mask(hd - d) : 0xffff;
     __m512    acc[CPU_ROWS][4], e[CPU_ROWS];
@@ -270,9 +270,10 @@ static void merge(float *o, const float *p, float a, float b, int hd)
 {
     for (int d = 0; d < hd; d += 16) {
         __mmask16 m = v16_mask(hd - d);
+        __m512    x = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, o + d), _mm512_set1_ps(a));
 
-        _mm512_mask_storeu_ps(o + d, m, _mm512_add_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(m, o + d), _mm512_set1_ps(a)),
-                                                      _mm512_mul_ps(_mm512_maskz_loadu_ps(m, p + d), _mm512_set1_ps(b))));
+        x = _mm512_add_ps(x, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, p + d), _mm512_set1_ps(b)));
+        _mm512_mask_storeu_ps(o + d, m, x);
     }
 }
 

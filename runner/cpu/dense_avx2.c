@@ -22,8 +22,8 @@ VEC_INLINE void store(const struct cpu_dense *a, int o, int t, __m128 sum)
 }
 
 /* One half of the lanes: elements first, first + 16, ... in groups of 8. */
-VEC_INLINE void half_tile(__m256 acc[OUTPUTS * TOKENS], const float *const w[OUTPUTS], const float *x, size_t ldx, long k,
-                          long first, int tokens)
+VEC_INLINE void half_tile(__m256 acc[OUTPUTS * TOKENS], const float *const w[OUTPUTS], const float *x, size_t ldx,
+                          long k, long first, int tokens)
 {
     long i = first;
 
@@ -105,14 +105,14 @@ VEC_INLINE void rows(const struct cpu_dense *a, int o, int dtype)
     }
     for (int c = 0; c < ROWS && full < k; c++) {
         long   left = k - full, more = left > 8 ? left - 8 : 0;
-        __m256 f = _mm256_fmadd_ps(v8_load_part(a->w, at[c] + (size_t)full, dtype, left), v8_load_some(a->x + full, left),
-                                   lo[c]);
+        __m256 f = _mm256_fmadd_ps(v8_load_part(a->w, at[c] + (size_t)full, dtype, left),
+                                   v8_load_some(a->x + full, left), lo[c]);
 
         lo[c] = v8_first(lo[c], f, left);
         if (!more)
             continue;
-        f = _mm256_fmadd_ps(v8_load_part(a->w, at[c] + (size_t)full + 8, dtype, more), v8_load_some(a->x + full + 8, more),
-                            hi[c]);
+        f = _mm256_fmadd_ps(v8_load_part(a->w, at[c] + (size_t)full + 8, dtype, more),
+                            v8_load_some(a->x + full + 8, more), hi[c]);
         hi[c] = v8_first(hi[c], f, more);
     }
     store(a, o, 0, v8_folds(_mm256_add_ps(lo[0], hi[0]), _mm256_add_ps(lo[1], hi[1]), _mm256_add_ps(lo[2], hi[2]),

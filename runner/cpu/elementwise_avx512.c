@@ -21,7 +21,8 @@ static void narrow_f16(uint16_t *dst, const float *src, size_t count)
     for (size_t i = 0; i < count; i += 16) {
         __mmask16 m = v16_mask((long)(count - i));
 
-        _mm256_mask_storeu_epi16(dst + i, m, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, src + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm256_mask_storeu_epi16(dst + i, m,
+                                 _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, src + i), _MM_FROUND_TO_NEAREST_INT));
     }
 }
 

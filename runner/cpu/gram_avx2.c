@@ -1,4 +1,5 @@
-/* The Gram matrix with AVX2: outer products, 4 x 16 of a micro-tile at a time, summed over a chunk's tokens in registers. */
+/* The Gram matrix with AVX2: outer products, 4 x 16 of a micro-tile at a time, summed over a chunk's tokens in
+ * registers. */
 #include "runner/cpu/kernels.h"
 #include "runner/cpu/vec_avx2.h"
 

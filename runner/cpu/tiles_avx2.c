@@ -1,7 +1,7 @@
 /* Integer weights with AVX2: see struct cpu_tiles in kernels.h.
  *
- * As tiles_avx512.c, with 8 of a tile's 16 outputs in a register: half a row, masked or shifted, gives inputs (0, 2) and
- * (1, 3) of each output as 16-bit codes, and vpmaddwd with a token's pair (a broadcast 32-bit word) adds both
+ * As tiles_avx512.c, with 8 of a tile's 16 outputs in a register: half a row, masked or shifted, gives inputs (0, 2)
+ * and (1, 3) of each output as 16-bit codes, and vpmaddwd with a token's pair (a broadcast 32-bit word) adds both
  * products exactly.  (vpmaddubsw would saturate with 8-bit codes and needs two planes of activations.) */
 #include "runner/cpu/kernels.h"
 #include "runner/cpu/vec_avx2.h"
@@ -110,7 +110,8 @@ VEC_INLINE void store(const struct cpu_tiles *a, int o, int t, __m256 acc)
 }
 
 /* One side (8 outputs) of a block, or both, for `tokens` tokens from t0 on. */
-VEC_INLINE void tile(const struct cpu_tiles *a, int block, int first, int sides, int t0, int bits, int tokens, int split)
+VEC_INLINE void tile(const struct cpu_tiles *a, int block, int first, int sides, int t0, int bits, int tokens,
+                     int split)
 {
     const uint8_t *w = a->w + (size_t)block * (size_t)a->k_pad * 2 * (size_t)bits + first * 32;
     size_t         ldv = (size_t)a->k_pad, ng = (size_t)a->ng;

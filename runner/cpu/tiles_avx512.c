@@ -122,6 +122,7 @@ VEC_INLINE void tile(const struct cpu_tiles *a, int block, int t0, int bits, int
         size_t  at = ((size_t)block * (size_t)a->groups + (size_t)(a->per_scale == 1 ? g : g / a->per_scale)) * 16;
         size_t  tg = (size_t)t0 * ng + (size_t)g;
         int     h = g * wide, end = h + wide < halves ? h + wide : halves;
+        __m512  scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(a->scales + at)));
         __m512i s[SUMS];
 
         for (int i = 0; i < tokens * split; i++)
@@ -136,8 +137,8 @@ VEC_INLINE void tile(const struct cpu_tiles *a, int block, int t0, int bits, int
         for (int t = 0; t < tokens; t++) {
             for (int i = 1; i < split; i++)
                 s[t * split] = _mm512_add_epi32(s[t * split], s[t * split + i]);
-            acc[t] = add_group(acc[t], s[t * split], _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(a->scales + at))),
-                               zeros_of(a, at), a->xs[tg + (size_t)t * ng], a->sum[tg + (size_t)t * ng]);
+            acc[t] = add_group(acc[t], s[t * split], scale, zeros_of(a, at), a->xs[tg + (size_t)t * ng],
+                               a->sum[tg + (size_t)t * ng]);
         }
     }
     for (int t = 0; t < tokens; t++)
@@ -179,7 +180,8 @@ static int group_codes(int16_t *v, const float *x, int n, float inv)
     __m512i       sum = _mm512_setzero_si512();
 
     for (int i = 0; i < n; i += 16) {
-        __m512i c = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(v16_mask(n - i), x + i), _mm512_set1_ps(inv)));
+        __m512  r = _mm512_mul_ps(_mm512_maskz_loadu_ps(v16_mask(n - i), x + i), _mm512_set1_ps(inv));
+        __m512i c = _mm512_cvtps_epi32(r);
         __m256i d;
 
         c = _mm512_max_epi32(_mm512_min_epi32(c, most), least);

@@ -11,7 +11,7 @@
 /* Code that is compiled once for each value of some of its arguments. */
 #define VEC_INLINE static inline __attribute__((always_inline))
 
-#ifdef __GNUC__
+#if defined __GNUC__ && !defined __clang__
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #endif
@@ -113,7 +113,7 @@ VEC_INLINE __m128 v8_folds(__m256 s0, __m256 s1, __m256 s2, __m256 s3)
     return _mm_add_ps(_mm_shuffle_ps(lo, hi, 0x88), _mm_shuffle_ps(lo, hi, 0xdd));
 }
 
-#ifdef __GNUC__
+#if defined __GNUC__ && !defined __clang__
 #pragma GCC pop_options
 #endif
 

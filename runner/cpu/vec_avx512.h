@@ -11,7 +11,7 @@
 /* Code that is compiled once for each value of some of its arguments. */
 #define VEC_INLINE static inline __attribute__((always_inline))
 
-#ifdef __GNUC__
+#if defined __GNUC__ && !defined __clang__
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
 #endif
@@ -85,7 +85,7 @@ VEC_INLINE __m512 v16_fold_16(const __m512 a[16])
     return _mm512_add_ps(_mm512_shuffle_ps(t[0], t[1], 0x88), _mm512_shuffle_ps(t[0], t[1], 0xdd));
 }
 
-#ifdef __GNUC__
+#if defined __GNUC__ && !defined __clang__
 #pragma GCC pop_options
 #endif
 
