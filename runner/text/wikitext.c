@@ -76,7 +76,7 @@ static int is_title(const char *p, const char *end)
 
     p = skip_space(p, end);
     n = (size_t)(trim_end(p, end) - p);
-    return n >= 3 && !memcmp(p, "= ", 2) && memcmp(p, "= =", 3) && !memcmp(p + n - 2, " =", 2) && memcmp(p + n - 3, "= =", 3);
+    return n >= 3 && !memcmp(p, "= ", 2) && memcmp(p, "= =", 3) != 0 && !memcmp(p + n - 2, " =", 2) && memcmp(p + n - 3, "= =", 3) != 0;
 }
 
 int wikitext_page(const char *text, size_t len, size_t *at, const char **page, size_t *page_len)
