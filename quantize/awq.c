@@ -13,14 +13,14 @@ uint32_t awq_producer(const struct awq_stage *st, uint32_t input)
     return st->share ? input / st->head_dim / st->share * st->head_dim + input % st->head_dim : input;
 }
 
-/* Grids without a search, for matrices that are not clipped and for stages without statistics. */
+/* Grids without a search, for --no-clip and for stages without statistics. */
 static void nearest(struct qmat *q) { grid_fit_rows(&q->scheme, q->w, q->n, q->k, q->scales, q->zeros); }
 
 static int grids(struct job *j, struct awq_stage *st, struct llmq_err *err)
 {
     for (int i = 0; i < st->n; i++) {
         struct qmat *q = st->mat[i];
-        if (st->fault || j->o->no_clip || st->no_clip[i])
+        if (st->fault || j->o->no_clip)
             nearest(q);
         else if (clip_matrix(j, q, st->stats, err))
             return err->code;

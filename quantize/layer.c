@@ -127,7 +127,7 @@ static void observe_norm(struct job *j, struct layer *L, norm_fn norm, struct st
 static int stage_qkv(struct job *j, struct layer *L, struct llmq_err *err)
 {
     struct stats     stats;
-    struct awq_stage st = {.stats = &stats, .no_clip = {1, 1, 0}}; /* q and k act through a softmax: not clipped */
+    struct awq_stage st = {.stats = &stats};
 
     if (stats_init(&stats, &L->work, j->hp->d_model, err))
         return err->code;

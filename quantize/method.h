@@ -107,7 +107,6 @@ struct awq_stage {
     struct qmat       *mat[3];
     int                n;
     struct stats      *stats;
-    int                no_clip[3];   /* by matrix */
     /* Input j comes from channel map(j) of the producer: heads > 0 for o (shared KV heads), else itself. */
     uint32_t           head_dim, share; /* share: query heads per KV head; 0: channel j itself */
     const struct qmat *rows;         /* the producer is this matrix's rows, or NULL: a norm */
