@@ -266,7 +266,7 @@ static int evaluate(const char *model_path, const struct corpus *c, struct eval_
     int                 rc;
 
     if (opt.windows > c->n_windows && c->protocol != CORPUS_LM_EVAL)
-        llmq_log(LLMQ_LOG_WARN, "the text has %d windows, %d were asked for", c->n_windows, opt.windows);
+        llmq_log_line(LLMQ_LOG_WARN, "the text has %d windows, %d were asked for", c->n_windows, opt.windows);
     progress_begin(&p, "eval", PROGRESS_FRACTION);
     rc = llmq_eval(model_path, opt.baseline, c, &o, r, err);
     progress_end(&p);

@@ -95,7 +95,7 @@ static int open_calib(struct corpus **c, struct llmq_source *src, struct llmq_er
     rc = corpus_open_calib(c, calib_path, t, (int)h->n_vocab, samples, seqlen ? seqlen : most, err);
     tokenizer_free(t);
     if (!rc && (*c)->n_windows < samples)
-        llmq_log(LLMQ_LOG_WARN, "%s: %d windows of %d asked for, found text for %d", calib_path, samples,
+        llmq_log_line(LLMQ_LOG_WARN, "%s: %d windows of %d asked for, found text for %d", calib_path, samples,
                  seqlen ? seqlen : most, (*c)->n_windows);
     return rc;
 }
@@ -304,7 +304,7 @@ static int write_report(const struct quantize_report *r, struct llmq_source *src
 static int show(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_err *err)
 {
     for (int i = 0; i < r->n_warnings; i++)
-        llmq_log(LLMQ_LOG_WARN, "%s", r->warnings[i]);
+        llmq_log_line(LLMQ_LOG_WARN, "%s", r->warnings[i]);
     if (report_path && write_report(r, src, o, err))
         return err->code;
     if (common_opt.json)

@@ -8,7 +8,7 @@ static enum llmq_log_level current = LLMQ_LOG_INFO;
 
 void llmq_log_set_level(enum llmq_log_level level) { current = level; }
 
-void llmq_log(enum llmq_log_level level, const char *fmt, ...)
+void llmq_log_line(enum llmq_log_level level, const char *fmt, ...)
 {
     static const char *const name[] = {"error: ", "warning: ", "", "debug: "};
     char    line[1024];

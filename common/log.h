@@ -7,6 +7,6 @@
 enum llmq_log_level { LLMQ_LOG_ERROR, LLMQ_LOG_WARN, LLMQ_LOG_INFO, LLMQ_LOG_DEBUG };
 
 void llmq_log_set_level(enum llmq_log_level level);
-void llmq_log(enum llmq_log_level level, const char *fmt, ...) LLMQ_PRINTF(2, 3);
+void llmq_log_line(enum llmq_log_level level, const char *fmt, ...) LLMQ_PRINTF(2, 3);
 
 #endif
