@@ -58,7 +58,7 @@ static int fall_back(struct job *j, struct awq_stage *st, struct llmq_err *err)
 
 int awq_stage(struct job *j, struct awq_stage *st, struct llmq_arena *work, struct llmq_err *err)
 {
-    struct search *s;
+    struct search *s = NULL;
 
     if (LLMQ_ARENA_NEW(work, &st->s, st->mat[0]->k, "factors", err))
         return err->code;
@@ -74,7 +74,7 @@ int awq_stage(struct job *j, struct awq_stage *st, struct llmq_arena *work, stru
         scale_inputs(st);
     if (grids(j, st, err) || codes(st, err))
         return err->code;
-    if (st->fault)
+    if (!s)
         return fall_back(j, st, err);
     search_measure(s);
     return 0;

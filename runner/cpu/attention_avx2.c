@@ -218,7 +218,7 @@ VEC_INLINE void columns(float *o, const float *s, const int *n, const void *cons
         for (int r = 0; r < rows; r++)
             e[r] = _mm256_set1_ps(s[r * CPU_PART + j]);
         for (int i = 0; i < vecs; i++) {
-            __m256 x = v8_load_part(v[j], (size_t)(d + 8 * i), dtype, left);
+            __m256 x = v8_load_part(v[j], (size_t)d + 8 * (size_t)i, dtype, left);
 
             for (int r = 0; r < rows; r++)
                 acc[r][i] = _mm256_fmadd_ps(e[r], x, acc[r][i]);
