@@ -425,7 +425,7 @@ static int bind_all(struct hfsource *s, struct llmq_err *err)
         if (check_place(s, &s->st.tensors[i], err))
             return err->code;
     if (LLMQ_ARENA_NEW(&s->arena, &s->tensors, total, "a tensor list", err) ||
-        LLMQ_ARENA_NEW(&s->arena, &s->from, total, "a tensor list", err))
+        llmq_arena_alloc(&s->arena, (void **)&s->from, (size_t)total, sizeof(void *), "a tensor list", err))
         return err->code;
     for (int i = 0; i < n_outer; i++) {
         if (outer[i] == LLMQ_ROLE_FINAL_NORM)
@@ -512,7 +512,7 @@ static int list_files(const struct hfsource *s, const struct source_file **list)
         list[n++] = &s->small[i];
     for (int i = 0; i < s->st.n_shards; i++)
         list[n++] = &s->shard[i];
-    qsort(list, (size_t)n, sizeof *list, by_file_name);
+    qsort(list, (size_t)n, sizeof(void *), by_file_name);
     return n;
 }
 
@@ -526,7 +526,7 @@ static const char *files_json(struct llmq_source *base, struct llmq_err *err)
     if (s->files.len)
         return s->files.data;
     if (hfsource_hash_some(base, UINT64_MAX, &done, err) ||
-        LLMQ_ARENA_NEW(&s->arena, &list, MAX_SMALL + s->st.n_shards, "a file list", err))
+        llmq_arena_alloc(&s->arena, (void **)&list, (size_t)MAX_SMALL + (size_t)s->st.n_shards, sizeof(void *), "a file list", err))
         return NULL;
     n = list_files(s, list);
     array = json_array();

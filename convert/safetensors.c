@@ -429,7 +429,7 @@ static int load_shards(struct safetensors *st, struct llmq_err *err)
     struct safetensors_tensor **part = NULL;
     int                        *count = NULL, total = 0, rc;
 
-    rc = LLMQ_ARENA_NEW(&st->arena, &part, st->n_shards, "a shard list", err);
+    rc = llmq_arena_alloc(&st->arena, (void **)&part, (size_t)st->n_shards, sizeof(void *), "a shard list", err);
     if (!rc)
         rc = LLMQ_ARENA_NEW(&st->arena, &count, st->n_shards, "a shard list", err);
     for (int i = 0; !rc && i < st->n_shards; i++) {
