@@ -14,6 +14,7 @@
 #include "common/alloc.h"
 #include "common/utf8.h"
 #include "runner/text/bytelevel.h"
+#include "runner/text/component.h"
 
 #include <string.h>
 
@@ -102,15 +103,12 @@ static int load_step(struct step *s, const json_t *spec, struct llmq_err *err)
 
 static int load(struct decode *d, const json_t *spec, int depth, struct llmq_err *err)
 {
-    const char *type = json_string_value(json_object_get(spec, "type"));
-    int         k = 0;
+    int          k = component_kind(spec, kind_name, N_KINDS, "decoder", err);
     size_t      i;
     json_t     *v;
 
-    while (type && k < N_KINDS && strcmp(type, kind_name[k]) != 0)
-        k++;
-    if (!type || k == N_KINDS)
-        return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: decoder '%s' is not supported", type ? type : "without a type");
+    if (k < 0)
+        return err->code;
     if (d->n == MAX_STEPS || depth > MAX_DEPTH)
         return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: more than %d decoders, or nested deeper than %d", MAX_STEPS, MAX_DEPTH);
     if (k == SEQUENCE) {

@@ -8,6 +8,7 @@
 #include "common/alloc.h"
 #include "common/utf8.h"
 #include "runner/text/bytelevel.h"
+#include "runner/text/component.h"
 #include "runner/text/uniset.h"
 
 #include <string.h>
@@ -58,14 +59,11 @@ static int load_list(struct normalize *n, const json_t *list, int depth, struct 
 
 static int load(struct normalize *n, const json_t *spec, int depth, struct llmq_err *err)
 {
-    const char  *type = json_string_value(json_object_get(spec, "type"));
     struct step *s = &n->step[n->n];
-    int          k = 0;
+    int          k = component_kind(spec, kind_name, N_KINDS, "normalizer", err);
 
-    while (type && k < N_KINDS && strcmp(type, kind_name[k]) != 0)
-        k++;
-    if (!type || k == N_KINDS)
-        return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: normalizer '%s' is not supported", type ? type : "without a type");
+    if (k < 0)
+        return err->code;
     if (n->n == MAX_STEPS || depth > MAX_DEPTH)
         return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: more than %d normalizers, or nested deeper than %d", MAX_STEPS, MAX_DEPTH);
     if (k == SEQUENCE)

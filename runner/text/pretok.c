@@ -10,6 +10,7 @@
 #include "common/str.h"
 #include "common/utf8.h"
 #include "runner/text/bytelevel.h"
+#include "runner/text/component.h"
 #include "runner/text/uniset.h"
 
 #include <string.h>
@@ -124,15 +125,12 @@ static int load_step(struct step *s, const json_t *spec, struct llmq_err *err)
 
 static int load(struct pretok *p, const json_t *spec, int depth, struct llmq_err *err)
 {
-    const char *type = json_string_value(json_object_get(spec, "type"));
-    int         k = 0;
+    int          k = component_kind(spec, kind_name, N_KINDS, "pre-tokenizer", err);
     size_t      i;
     json_t     *v;
 
-    while (type && k < N_KINDS && strcmp(type, kind_name[k]) != 0)
-        k++;
-    if (!type || k == N_KINDS)
-        return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: pre-tokenizer '%s' is not supported", type ? type : "without a type");
+    if (k < 0)
+        return err->code;
     if (p->n >= MAX_STEPS || depth > MAX_DEPTH)
         return llmq_fail(err, LLMQ_EFORMAT, "tokenizer: more than %d pre-tokenizers, or nested deeper than %d", MAX_STEPS, MAX_DEPTH);
     if (k == SEQUENCE) {
