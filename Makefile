@@ -100,9 +100,11 @@ $(B)/checkkern: $(KERN_OBJ) $(B)/libllmq.a
 $(B)/checklogits: $(GOLD_OBJ) $(B)/libllmq.a
 	$(call link,$^)
 
-.PHONY: all test unit kernels golden format-test cli-test asan tsan lint layers docs-sync headers banned help clean \
+.PHONY: all demo test unit kernels golden format-test cli-test asan tsan lint layers docs-sync headers banned help clean \
         install uninstall bench parity format FORCE
 all: $(B)/llmq                 ## build build/release/llmq
+demo: $(B)/llmq                ## quantize the embedded model, measure it, let it write
+	$(Q)calib_data/demo/demo.sh $(B)/llmq build/demo
 test: unit kernels format-test golden cli-test layers banned docs-sync headers  ## everything that needs no network
 	@echo "make test: all passed"
 unit: $(B)/unit                ## Check unit tests
