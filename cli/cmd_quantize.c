@@ -1,4 +1,5 @@
 /* llmq quantize: a checkpoint or an unquantized .llmq becomes a quantized .llmq. */
+#include "cli/calibset.h"
 #include "cli/doc.h"
 #include "cli/opt.h"
 #include "cli/output.h"
@@ -10,7 +11,6 @@
 #include "common/str.h"
 #include "convert/convert.h"
 #include "quantize/quantize.h"
-#include "runner/text/corpus.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ static const struct opt opts[] = {
     {"sym", 0, OPT_FLAG, &sym, NULL, NULL, "no zero points", 0, 0},
     {"asym", 0, OPT_FLAG, &asym, NULL, NULL, "zero points", 0, 0},
     {"lm-head", 0, OPT_CHOICE, &lm_head, "int8|none", "int8", "output head (and a table tied to it); none keeps it", 0, 0},
-    {"calib", 0, OPT_STR, &calib_path, "FILE|builtin", "builtin", "calibration text, or JSON lines with \"text\" or \"ids\"", 0, 0},
+    {"calib", 0, OPT_STR, &calib_path, "FILE|builtin|self", "builtin", "calibration text, JSON lines with \"text\" or \"ids\", or the model's own", 0, 0},
     {"calib-samples", 0, OPT_INT, &samples, "N", "32", "windows of calibration text", 1, 1 << 20},
     {"calib-seqlen", 0, OPT_INT, &seqlen, "N", "the smaller of 1024 and the context", "tokens in a window", 2, 1 << 20},
     {"seed", 0, OPT_U64, &seed, "N", "0", "seed of every random choice", 0, 0},
@@ -80,24 +80,6 @@ static const char *base_name(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash ? slash + 1 : path;
-}
-
-static int open_calib(struct corpus **c, struct llmq_source *src, struct llmq_err *err)
-{
-    const struct llmq_hparams *h = src->hparams;
-    struct tokenizer          *t;
-    int                        rc, most = h->ctx_len < 1024 ? (int)h->ctx_len : 1024;
-
-    if (seqlen > (int)h->ctx_len)
-        return llmq_fail(err, LLMQ_EUSAGE, "--calib-seqlen: %d, but the model's context is %u", seqlen, h->ctx_len);
-    if (tokenizer_from_source(&t, src, err))
-        return err->code;
-    rc = corpus_open_calib(c, calib_path, t, (int)h->n_vocab, samples, seqlen ? seqlen : most, err);
-    tokenizer_free(t);
-    if (!rc && (*c)->n_windows < samples)
-        llmq_log_line(LLMQ_LOG_WARN, "%s: %d windows of %d asked for, found text for %d", calib_path, samples,
-                 seqlen ? seqlen : most, (*c)->n_windows);
-    return rc;
 }
 
 /* ---- options ------------------------------------------------------------------------------------------ */
@@ -156,6 +138,14 @@ static void set_options(struct quantize_options *o)
                                    .head_bits = !strcmp(lm_head, "int8") ? 8 : 0, .head_group = 128, .seed = seed,
                                    .isa = common_opt.isa, .dry_run = dry_run, .no_clip = no_clip, .no_scale = no_scale,
                                    .version = cli_version(), .cancel = &cli_interrupted};
+}
+
+static int get_calib(struct corpus **c, struct llmq_source *src, const char *path, struct llmq_err *err)
+{
+    struct calibset_options o = {.from = calib_path, .samples = samples, .seqlen = seqlen, .seed = seed, .source = path,
+                              .beside = out_path, .dry_run = dry_run};
+
+    return awq ? calibset_open(c, src, &o, err) : 0;
 }
 
 /* The options that decide what the file holds, as one JSON object. */
@@ -356,7 +346,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
     if (check_use(argc, argv, err))
         goto out;
     set_options(&o);
-    if (options_json(&o, &json, err) || open_source(&src, argv[0], err) || (awq && open_calib(&calib, src, err)))
+    if (options_json(&o, &json, err) || open_source(&src, argv[0], err) || get_calib(&calib, src, argv[0], err))
         goto out;
     o.command_json = json.data;
     o.calib = calib;

@@ -417,3 +417,25 @@ int corpus_open_calib(struct corpus **out, const char *path, const struct tokeni
         b.text = llmq_calib_builtin(&b.len);
     return build_corpus(out, &b, CORPUS_PLAIN, seqlen, n_vocab, err);
 }
+
+int corpus_from_windows(struct corpus **out, const int32_t *ids, int windows, int len, const char *bos, struct llmq_err *err)
+{
+    struct corpus *c;
+    size_t         n = (size_t)windows * (size_t)len;
+
+    *out = NULL;
+    if (LLMQ_NEW(&c, 1, "the corpus", err))
+        return err->code;
+    *c = (struct corpus){.n_ids = n, .n_windows = windows, .ctx = len, .stride = len, .bos = bos, .packing = "window"};
+    if (LLMQ_NEW(&c->ids, n, "token ids", err) || LLMQ_NEW(&c->windows, windows, "windows", err)) {
+        corpus_close(c);
+        return err->code;
+    }
+    memcpy(c->ids, ids, n * sizeof *ids);
+    for (int w = 0; w < windows; w++)
+        c->windows[w] = (struct corpus_window){(size_t)w * (size_t)len, len, 1};
+    hash_ids(c);
+    memcpy(c->sha256, c->token_sha256, sizeof c->sha256); /* the ids are the data */
+    *out = c;
+    return 0;
+}

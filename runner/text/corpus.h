@@ -50,6 +50,8 @@ int corpus_open(struct corpus **out, const char *path, const struct tokenizer *t
  * there are not even 2 tokens.  The path "builtin" is the text in the binary. */
 int corpus_open_calib(struct corpus **out, const char *path, const struct tokenizer *t, int n_vocab, int samples, int seqlen,
                       struct llmq_err *err) LLMQ_MUST_CHECK;
+/* Calibration windows that stand already: ids [windows][len], copied.  bos as in struct corpus. */
+int corpus_from_windows(struct corpus **out, const int32_t *ids, int windows, int len, const char *bos, struct llmq_err *err) LLMQ_MUST_CHECK;
 void corpus_close(struct corpus *c);
 
 const char *corpus_protocol_name(enum corpus_protocol p); /* "plain", "gptq", "llama.cpp", "lm-eval" */

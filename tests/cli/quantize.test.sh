@@ -47,6 +47,19 @@ cmp "$tmp/rtn1.llmq" "$tmp/rtn2.llmq" || fail "--rtn: other bytes with 3 threads
 "$llmq" inspect --json "$tmp/rtn1.llmq" > "$tmp/a.json"
 "$llmq" inspect --json "$tmp/rtn3.llmq" > "$tmp/b.json"
 
+# ---- calibration text by the model itself: the same from a checkpoint and from its .llmq, for any number of threads
+self() { "$llmq" quantize "$1" -o "$tmp/$2" --awq --calib self --calib-samples 3 --calib-seqlen 40 -q --threads "$3"; }
+mkdir "$tmp/alone"
+self "$tmp/hf" alone/self.llmq 1
+[ "$(ls "$tmp/alone")" = self.llmq ] || fail "--calib self left $(ls "$tmp/alone")"
+self "$tmp/hf" self2.llmq 3
+cmp "$tmp/alone/self.llmq" "$tmp/self2.llmq" || fail "--calib self: other bytes with 3 threads"
+self "$tmp/dense.llmq" self3.llmq 2
+"$llmq" eval "$tmp/self3.llmq" --baseline "$tmp/self2.llmq" --data "$tmp/text" --ctx 48 --windows 2 | grep -q '^KL divergence *0.000000' ||
+    fail "--calib self: a .llmq gives another model than its checkpoint"
+"$llmq" quantize "$tmp/hf" -o "$tmp/self4.llmq" --awq --calib self --calib-samples 3 --calib-seqlen 40 -q --seed 1
+cmp -s "$tmp/self4.llmq" "$tmp/self2.llmq" && fail "--calib self: the seed changes nothing"
+
 # ---- report, provenance, plan
 awq "$tmp/out.llmq" --report "$tmp/report.json" --json > "$tmp/sum.json"
 "$llmq" inspect --json "$tmp/out.llmq" > "$tmp/out.json"
