@@ -111,7 +111,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
     int                    rc;
 
     if (argc != 1)
-        return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: the checkpoint's directory", argc);
+        return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: llmq convert CHECKPOINT -o FILE.llmq", argc);
     if (check_output(argv[0], err) || convert_open(&src, argv[0], err))
         return err->code;
     if (check_tokenizer(src, err)) {

@@ -111,7 +111,7 @@ static int check_outputs(const char *src, struct llmq_err *err)
 static int check_use(int argc, char **argv, struct llmq_err *err)
 {
     if (argc != 1)
-        return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: the model to quantize", argc);
+        return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: llmq quantize MODEL --awq -o FILE.llmq", argc);
     if (rtn == awq)
         return llmq_fail(err, LLMQ_EUSAGE, rtn ? "--rtn and --awq exclude each other" : "no method given, expected --rtn or --awq");
     if (sym && asym)
@@ -221,18 +221,21 @@ static void print_summary(const struct quantize_report *r)
     printf(", %.1f s (%.1f s of CPU), %s of memory\n", r->wall_s, r->cpu_s, progress_bytes((double)r->peak_bytes, peak, sizeof peak));
 }
 
-/* A document with the keys that all have; its model is null in a dry run. */
-static int new_doc(json_t **doc, const char *schema, const struct quantize_report *r, struct llmq_err *err)
+/* A document with the keys that all have.  `path` is where the model is, which may not be its name yet; NULL: there is
+ * none, it was a dry run. */
+static int new_doc(json_t **doc, const char *schema, const struct quantize_report *r, const char *path, struct llmq_err *err)
 {
     struct llmq_file *f = NULL;
     json_t           *model = NULL;
 
     *doc = NULL;
-    if (!dry_run && (llmq_file_open(&f, out_path, err) || doc_model(&model, f, 1, err))) {
+    if (path && (llmq_file_open(&f, path, err) || doc_model(&model, f, 1, err))) {
         llmq_file_close(f);
         return err->code;
     }
     llmq_file_close(f);
+    if (model)
+        json_object_set_new(model, "name", llmq_json_name(base_name(out_path)));
     *doc = doc_new(schema, model, r->isa, 0);
     return *doc ? 0 : llmq_fail(err, LLMQ_ENOMEM, "out of memory for a JSON document");
 }
@@ -242,7 +245,7 @@ static int print_json(const struct quantize_report *r, struct llmq_err *err)
 {
     json_t *doc;
 
-    if (new_doc(&doc, "llmq.quantize-summary/1", r, err))
+    if (new_doc(&doc, "llmq.quantize-summary/1", r, dry_run ? NULL : out_path, err))
         return err->code;
     json_object_set_new(doc, "method", json_string(awq ? "awq" : "rtn"));
     json_object_set_new(doc, "dry_run", json_boolean(dry_run));
@@ -258,14 +261,22 @@ static int print_json(const struct quantize_report *r, struct llmq_err *err)
     return doc_print(doc, err);
 }
 
+/* A report is written while the model has only its temporary name, so that a job whose report fails leaves no model. */
+struct pending {
+    const struct quantize_report  *r;
+    const struct quantize_options *o;
+    struct llmq_source            *src;
+    struct llmq_out                out;
+};
+
 /* What quantize/ knows, and the keys that all documents have. */
-static int report_text(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_str *text,
-                       struct llmq_err *err)
+static int report_text(const struct pending *p, const char *model_path, struct llmq_str *text, struct llmq_err *err)
 {
     json_t *doc = NULL, *own = NULL;
 
-    if (quantize_report_json(r, src, o, text, err) || llmq_json_parse(&own, text->data, text->len, MAX_REPORT, "the report", err) ||
-        new_doc(&doc, "llmq.quantize/1", r, err))
+    if (quantize_report_json(p->r, p->src, p->o, text, err) ||
+        llmq_json_parse(&own, text->data, text->len, MAX_REPORT, "the report", err) ||
+        new_doc(&doc, "llmq.quantize/1", p->r, model_path, err))
         goto out;
     llmq_str_clear(text);
     if (json_object_update(doc, own))
@@ -278,25 +289,24 @@ out:
     return err->code;
 }
 
-static int write_report(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_err *err)
+/* All but its name: llmq_out_finish gives it that. */
+static int write_report(void *ctx, const char *model_path, struct llmq_err *err)
 {
+    struct pending *p = ctx;
     struct llmq_str text;
-    struct llmq_out out = {0};
 
     llmq_str_init(&text, MAX_REPORT);
-    if (report_text(r, src, o, &text, err) || llmq_out_open(&out, report_path, err) || llmq_out_write(&out, text.data, text.len, err) ||
-        llmq_out_finish(&out, err))
-        llmq_out_abort(&out);
+    if (!report_text(p, model_path, &text, err) && !llmq_out_open(&p->out, report_path, err) &&
+        !llmq_out_write(&p->out, text.data, text.len, err))
+        (void)!llmq_out_sync(&p->out, err);
     llmq_str_fini(&text);
     return err->code;
 }
 
-static int show(const struct quantize_report *r, struct llmq_source *src, const struct quantize_options *o, struct llmq_err *err)
+static int show(const struct quantize_report *r, struct llmq_err *err)
 {
     for (int i = 0; i < r->n_warnings; i++)
         llmq_log_line(LLMQ_LOG_WARN, "%s", r->warnings[i]);
-    if (report_path && write_report(r, src, o, err))
-        return err->code;
     if (common_opt.json)
         return print_json(r, err);
     if (dry_run)
@@ -322,15 +332,23 @@ static void on_progress(void *ctx, const struct quantize_progress *p)
 static int quantize(struct llmq_source *src, struct quantize_options *o, struct llmq_err *err)
 {
     struct quantize_report r = {0};
+    struct pending         report = {.r = &r, .o = o, .src = src};
     struct progress        p;
 
     progress_begin(&p, "quantize", PROGRESS_FRACTION);
     o->progress = on_progress;
     o->progress_ctx = &p;
+    o->before_commit = report_path ? write_report : NULL;
+    o->before_commit_ctx = &report;
     (void)!llmq_quantize(src, out_path, o, &r, err);
     progress_end(&p);
+    if (!err->code && report_path && dry_run)
+        (void)!write_report(&report, NULL, err);
+    if (!err->code && report_path)
+        (void)!llmq_out_finish(&report.out, err);
+    llmq_out_abort(&report.out);
     if (!err->code)
-        (void)!show(&r, src, o, err);
+        (void)!show(&r, err);
     quantize_report_free(&r);
     return err->code;
 }

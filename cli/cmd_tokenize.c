@@ -55,10 +55,10 @@ static int from_checkpoint(struct tokenizer **t, const char *path, struct llmq_e
 static int from_model(struct tokenizer **t, const char *path, struct llmq_err *err)
 {
     struct llmq_file *f;
-    int               rc = llmq_file_open(&f, path, err);
+    int               rc;
 
-    if (rc)
-        return rc;
+    if (doc_check_model_path(path, err) || llmq_file_open(&f, path, err))
+        return err->code;
     rc = tokenizer_from_file(t, f, err);
     llmq_file_close(f);
     return rc;
@@ -284,7 +284,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
 
     cli_end_at_once = 1;
     if (argc != 1)
-        return llmq_fail(err, LLMQ_EUSAGE, "expected one argument, the model; found %d", argc);
+        return llmq_fail(err, LLMQ_EUSAGE, "%d models, expected one: llmq tokenize MODEL -p TEXT", argc);
     llmq_str_init(&in, MAX_INPUT);
     rc = open_tokenizer(&t, argv[0], err);
     if (!rc)

@@ -60,12 +60,12 @@ static void install_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static void usage(FILE *out)
+static void usage(void)
 {
-    fprintf(out, "usage: llmq COMMAND [options]\n\ncommands:\n");
+    printf("usage: llmq COMMAND [options]\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n`llmq COMMAND --help` lists a command's options; `llmq --version` says which llmq this is.\n");
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\n`llmq COMMAND --help` lists a command's options; `llmq --version` says which llmq this is.\n");
 }
 
 static void print_version(void) { printf("llmq %s (%s)\n", LLMQ_VERSION, LLMQ_COMMIT); }
@@ -133,7 +133,7 @@ static int answer_question(const char *word, const char *next)
     else if (!strcmp(word, "help") && c)
         opt_help(c, stdout);
     else if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
-        usage(stdout);
+        usage();
     else
         return 0;
     return 1;
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 
     install_signals();
     if (argc < 2)
-        return usage(stderr), 2;
+        return fprintf(stderr, "llmq: no command given, expected llmq COMMAND [options]; `llmq --help` lists the commands\n"), 2;
     if (c)
         return run_command(c, argc - 2, argv + 2);
     if (answer_question(argv[1], argc >= 3 ? argv[2] : NULL)) {

@@ -268,7 +268,7 @@ static int take_texts(struct hfsource *s, struct llmq_err *err)
     if (!rc)
         rc = take_json(s, "config.json", llmq_json_parse, &config, err);
     if (!rc && !config)
-        rc = llmq_fail(err, LLMQ_EFORMAT, "%s: config.json is missing", s->dir);
+        rc = llmq_fail(err, LLMQ_EFORMAT, "%s: config.json is missing, expected a Hugging Face checkpoint's directory", s->dir);
     if (!rc)
         rc = hfconfig_hparams(config, path, &s->h, &s->family, err);
     if (!rc)

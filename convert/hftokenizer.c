@@ -17,6 +17,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_DEPTH = 64, MAX_ID = 1 << 22, MAX_TOKEN = 1 << 20, MAX_JSON = 256 << 20 };
 #define HOLE UINT32_MAX
@@ -641,6 +642,8 @@ int convert_tokenizer(const char *path, struct llmq_str *config, struct llmq_str
 
     llmq_str_init(&file, 1 << 16);
     rc = llmq_str_printf(&file, err, "%s%s", path, is_dir ? "/tokenizer.json" : "");
+    if (!rc && is_dir && access(file.data, F_OK))
+        rc = llmq_fail(err, LLMQ_EFORMAT, "%s: tokenizer.json is missing, expected a Hugging Face checkpoint's directory", path);
     if (!rc)
         rc = llmq_map_open(&map, file.data, err);
     if (!rc) {

@@ -82,6 +82,18 @@ static void measure(struct job *j, const char *path, double cpu_start)
     j->rep->cpu_s = llmq_clock_cpu_s() - cpu_start;
 }
 
+static int finish(struct job *j, double cpu_start, struct llmq_err *err)
+{
+    const char *path = llmq_writer_tmp_path(j->w);
+
+    if (llmq_writer_close_file(j->w, err))
+        return err->code;
+    measure(j, path, cpu_start);
+    if (j->o->before_commit && j->o->before_commit(j->o->before_commit_ctx, path, err))
+        return err->code;
+    return llmq_writer_commit(j->w, NULL, err);
+}
+
 static int run(struct job *j, const char *path, struct llmq_err *err)
 {
     double cpu = llmq_clock_cpu_s();
@@ -89,14 +101,10 @@ static int run(struct job *j, const char *path, struct llmq_err *err)
     j->started = llmq_clock_s();
     if (llmq_writer_open(&j->w, path, j->hp, err))
         return err->code;
-    if (sections(j, err) || (j->o->method == QUANTIZE_AWQ ? awq_run(j, err) : rtn_run(j, err)) || provenance(j, err)) {
+    if (sections(j, err) || (j->o->method == QUANTIZE_AWQ ? awq_run(j, err) : rtn_run(j, err)) || provenance(j, err) ||
+        finish(j, cpu, err))
         llmq_writer_abort(j->w);
-        return err->code;
-    }
-    if (llmq_writer_finish(j->w, NULL, err))
-        return err->code;
-    measure(j, path, cpu);
-    return 0;
+    return err->code;
 }
 
 int llmq_quantize(struct llmq_source *src, const char *path, const struct quantize_options *o, struct quantize_report *report,

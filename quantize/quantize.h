@@ -38,6 +38,10 @@ struct quantize_options {
     void      (*progress)(void *ctx, const struct quantize_progress *p);
     void       *progress_ctx;
     int        *cancel;
+    /* The file is complete and checked, under the name `path`, but has not got its own yet; the report is filled.  What
+     * fails here fails the job, and the output's path stays as it was.  May be NULL. */
+    int       (*before_commit)(void *ctx, const char *path, struct llmq_err *err);
+    void       *before_commit_ctx;
 };
 
 struct quantize_tensor_report {

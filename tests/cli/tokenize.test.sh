@@ -63,12 +63,12 @@ expect 4 'an escape that is not supported' "$llmq" convert "$tmp/model" -o "$tmp
 [ ! -e "$tmp/no.llmq" ]
 
 # What must be refused, and how.
-expect 2 'expected one argument' "$llmq" tokenize
+expect 2 'expected one' "$llmq" tokenize
 expect 2 'only one of them' "$llmq" tokenize "$toks/llama3.json" -p a -f b
 expect 2 "'x' is not a token id" "$llmq" tokenize "$toks/llama3.json" --decode -p '1 x'
 expect 4 'line 2' "$llmq" tokenize "$toks/llama3.json" --lines -p '"a"
 7'
-expect 1 'tokenizer.json' "$llmq" tokenize "$tmp"
+expect 4 'tokenizer.json' "$llmq" tokenize "$tmp"
 printf 'a\377b' > "$tmp/in"
 expect 4 'byte 1 is 0xff' "$llmq" tokenize "$toks/llama3.json"
 sed 's/"dropout":null/"dropout":0.1/' "$toks/gpt2.json" > "$tmp/dropout.json"
