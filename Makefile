@@ -14,7 +14,8 @@ say      = $(if $(filter 0,$(V)),@printf '  %-6s %s\n' '$(1)' '$(2)';)
 CC      ?= cc
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
-COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+# A tarball of `make dist` has it in a file; that one is asked first, since a tarball may lie in somebody else's repository.
+COMMIT  := $(shell cat dist-commit 2>/dev/null || git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 
 # ---- packages: the one list ---------------------------------------------------------------
 # What the build and the tests need beyond git and make (docs/DEPENDENCIES.md says what each is for).
@@ -78,7 +79,7 @@ $(B)/flags: FORCE | setup
 $(B)/gen/version.h: FORCE | setup
 	@mkdir -p $(@D); printf '#define LLMQ_VERSION "%s"\n#define LLMQ_COMMIT "%s"\n' '$(VERSION)' '$(COMMIT)' > $@.new; \
 	  cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(B)/cli/main.o: $(B)/gen/version.h
+$(B)/cli/about.o: $(B)/gen/version.h
 
 # The calibration text, mixed, as the numbers of a C array.
 CALIB_TEXT := $(wildcard calib_data/*.txt)
@@ -101,11 +102,11 @@ $(B)/checklogits: $(GOLD_OBJ) $(B)/libllmq.a
 	$(call link,$^)
 
 .PHONY: all demo test unit kernels golden format-test cli-test asan tsan lint layers docs-sync headers banned help clean \
-        install uninstall bench parity format FORCE
+        install uninstall install-test bench parity format FORCE
 all: $(B)/llmq                 ## build build/release/llmq
 demo: $(B)/llmq                ## quantize the embedded model, measure it, let it write
 	$(Q)calib_data/demo/demo.sh $(B)/llmq build/demo
-test: unit kernels format-test golden cli-test layers banned docs-sync headers  ## everything that needs no network
+test: unit kernels format-test golden cli-test install-test layers banned docs-sync headers  ## everything that needs no network
 	@echo "make test: all passed"
 unit: $(B)/unit                ## Check unit tests
 	$(Q)$(B)/unit
@@ -137,12 +138,33 @@ format:                        ## clang-format everything
 	$(Q)find common format convert quantize runner cli tests -name '*.[ch]' | xargs clang-format -i
 help:                          ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
-install: all                   ## binary and man pages under $(DESTDIR)$(PREFIX)
-	install -D -m755 $(B)/llmq $(DESTDIR)$(PREFIX)/bin/llmq
-	for m in docs/man/*.1; do install -D -m644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/$$(basename $$m); done
-	for m in docs/man/*.5; do install -D -m644 $$m $(DESTDIR)$(PREFIX)/share/man/man5/$$(basename $$m); done
-uninstall:                     ## what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/llmq $(DESTDIR)$(PREFIX)/share/man/man1/llmq*.1 $(DESTDIR)$(PREFIX)/share/man/man5/llmq.5
+
+# ---- installing: one list of "source target" pairs, from which uninstall knows what to remove -----------------
+BASHDIR    := share/bash-completion/completions
+ZSHDIR     := share/zsh/site-functions
+FISHDIR    := share/fish/vendor_completions.d
+DOC_FILES  := README.md CHANGELOG.md LICENSE $(wildcard docs/*.md)
+COMPLETION := $(B)/completion/llmq.bash $(B)/completion/llmq.zsh $(B)/completion/llmq.fish
+INSTALLED  := $(B)/llmq:bin/llmq \
+              $(foreach m,$(wildcard docs/man/*.1),$(m):share/man/man1/$(notdir $(m))) \
+              $(foreach m,$(wildcard docs/man/*.5),$(m):share/man/man5/$(notdir $(m))) \
+              $(foreach d,$(DOC_FILES),$(d):share/doc/llmq/$(notdir $(d))) \
+              $(B)/completion/llmq.bash:$(BASHDIR)/llmq $(B)/completion/llmq.zsh:$(ZSHDIR)/_llmq \
+              $(B)/completion/llmq.fish:$(FISHDIR)/llmq.fish
+
+$(COMPLETION): $(B)/completion/llmq.%: $(B)/llmq
+	@mkdir -p $(@D); $(B)/llmq completion $* > $@.new && mv $@.new $@
+install: all $(COMPLETION)     ## binary, man pages, documents, completions under $(DESTDIR)$(PREFIX)
+	$(Q)for pair in $(INSTALLED); do \
+	  mode=644; [ "$${pair#*:}" != bin/llmq ] || mode=755; \
+	  install -D -m$$mode "$${pair%:*}" "$(DESTDIR)$(PREFIX)/$${pair#*:}" || exit 1; \
+	done
+	@echo "make install: $(words $(INSTALLED)) files under $(DESTDIR)$(PREFIX)"
+uninstall:                     ## what install put there, and nothing else
+	$(Q)for pair in $(INSTALLED); do rm -f "$(DESTDIR)$(PREFIX)/$${pair#*:}"; done
+	$(Q)rmdir "$(DESTDIR)$(PREFIX)/share/doc/llmq" 2> /dev/null || true
+install-test: all              ## install and uninstall in a folder of their own
+	$(Q)tests/package/install.sh '$(MAKE)' '$(FLAVOUR)'
 clean:                         ## remove build/
 	rm -rf build
 

@@ -1,21 +1,19 @@
 /* The command table and dispatch.  cli/ is the only code that prints results or exits. */
+#include "cli/about.h"
 #include "cli/opt.h"
 #include "cli/output.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "common/parallel.h"
 
-#include "version.h"
-
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct cmd *const commands[] = {
-    &cmd_convert, &cmd_quantize, &cmd_eval, &cmd_run, &cmd_inspect, &cmd_verify, &cmd_tokenize,
+const struct cmd *const cli_commands[] = {
+    &cmd_convert, &cmd_quantize, &cmd_eval, &cmd_run, &cmd_inspect, &cmd_verify, &cmd_tokenize, &cmd_completion, NULL,
 };
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 struct common_options common_opt = {.device = "auto", .progress = "auto"};
 
@@ -31,8 +29,6 @@ const struct opt common_opts[] = {
 };
 
 int cli_interrupted, cli_end_at_once;
-
-const char *cli_version(void) { return LLMQ_VERSION; }
 
 /* The first signal asks the job to end in order; a second one ends it at once, leaving nothing behind. */
 static void on_signal(int sig)
@@ -63,18 +59,16 @@ static void install_signals(void)
 static void usage(void)
 {
     printf("usage: llmq COMMAND [options]\n\ncommands:\n");
-    for (int i = 0; i < N_COMMANDS; i++)
-        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; cli_commands[i]; i++)
+        printf("  %-11s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     printf("\n`llmq COMMAND --help` lists a command's options; `llmq --version` says which llmq this is.\n");
 }
 
-static void print_version(void) { printf("llmq %s (%s)\n", LLMQ_VERSION, LLMQ_COMMIT); }
-
 static const struct cmd *find_command(const char *name)
 {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (!strcmp(name, commands[i]->name))
-            return commands[i];
+    for (int i = 0; cli_commands[i]; i++)
+        if (!strcmp(name, cli_commands[i]->name))
+            return cli_commands[i];
     return NULL;
 }
 
@@ -99,7 +93,7 @@ static void perform(struct job *j, enum opt_ask ask)
     } else if (ask == OPT_ASK_OPTIONS) {
         opt_dump(j->c, stdout);
     } else if (ask == OPT_ASK_VERSION) {
-        print_version();
+        (void)!about_print(common_opt.json, &j->err);
     } else {
         llmq_log_set_level(common_opt.quiet ? LLMQ_LOG_ERROR : common_opt.verbose ? LLMQ_LOG_DEBUG : LLMQ_LOG_INFO);
         llmq_parallel_set_threads(common_opt.threads);
@@ -121,15 +115,15 @@ static int run_command(const struct cmd *c, int argc, char **argv)
 }
 
 /* What can stand in a command's place; 0 when it was none of these. */
-static int answer_question(const char *word, const char *next)
+static int answer_question(const char *word, const char *next, struct llmq_err *err)
 {
     const struct cmd *c = next ? find_command(next) : NULL;
 
     if (!strcmp(word, "--list-commands"))
-        for (int i = 0; i < N_COMMANDS; i++)
-            puts(commands[i]->name);
+        for (int i = 0; cli_commands[i]; i++)
+            puts(cli_commands[i]->name);
     else if (!strcmp(word, "--version"))
-        print_version();
+        (void)!about_print(next && !strcmp(next, "--json"), err);
     else if (!strcmp(word, "help") && c)
         opt_help(c, stdout);
     else if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
@@ -149,8 +143,8 @@ int main(int argc, char **argv)
         return fprintf(stderr, "llmq: no command given, expected llmq COMMAND [options]; `llmq --help` lists the commands\n"), 2;
     if (c)
         return run_command(c, argc - 2, argv + 2);
-    if (answer_question(argv[1], argc >= 3 ? argv[2] : NULL)) {
-        if (!output_flush(&err))
+    if (answer_question(argv[1], argc >= 3 ? argv[2] : NULL, &err)) {
+        if (!err.code && !output_flush(&err))
             return 0;
         fprintf(stderr, "llmq: %s\n", err.text);
         return llmq_err_status(err.code);

@@ -79,6 +79,7 @@ for c in $("$llmq" --list-commands); do
     {
         refused 2 "^llmq $c: .*expected one.*llmq $c" "$c"
         refused 2 "^llmq $c: unknown option '--frobnicate'.*llmq $c --help" "$c" --frobnicate
+        [ "$c" != completion ] || { refused 2 "'csh' is not one of bash|zsh|fish" completion csh; continue; }
         refused 1 "^llmq $c: $tmp/nowhere: .*No such file or directory" "$c" "$tmp/nowhere" $(rest "$c")
         refused 4 "^llmq $c: $tmp/x.gguf: " "$c" "$tmp/x.gguf" $(rest "$c")
         case $c in
