@@ -14,27 +14,35 @@ say      = $(if $(filter 0,$(V)),@printf '  %-6s %s\n' '$(1)' '$(2)';)
 CC      ?= cc
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
-# A tarball of `make dist` has it in a file; that one is asked first, since a tarball may lie in somebody else's repository.
-COMMIT  := $(shell cat dist-commit 2>/dev/null || git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+# A tarball of `make dist` has commit and time in a file; that one is asked first, since a tarball may lie in somebody
+# else's repository.
+COMMIT  := $(shell sed -n 1p dist-commit 2>/dev/null || git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+EPOCH    = $(shell sed -n 2p dist-commit 2>/dev/null || git log -1 --format=%ct 2>/dev/null || echo 0)
+DEB_MAINTAINER ?= llmq maintainers <maintainers@llmq.invalid>
 
 # ---- packages: the one list ---------------------------------------------------------------
 # What the build and the tests need beyond git and make (docs/DEPENDENCIES.md says what each is for).
 PACKAGES      := gcc libc6-dev pkg-config zlib1g-dev libjansson-dev nettle-dev libpcre2-dev libutf8proc-dev \
                  check python3
+PACK_PACKAGES := dpkg-dev binutils xz-utils
 LINT_PACKAGES := shellcheck mandoc clang-tidy clang-format g++
 LIBS_PC       := jansson zlib nettle libpcre2-8 libutf8proc check
 
-.PHONY: setup setup-lint
+.PHONY: setup setup-lint setup-pack
 # A probe, not a package query: a library from anywhere is as good.
 setup:                         ## install what is missing (root), or say how
 	$(Q)tests/lint/setup.sh '$(CC) pkg-config python3' '$(LIBS_PC)' '$(PACKAGES)'
 setup-lint: setup
 	$(Q)tests/lint/setup.sh 'shellcheck mandoc clang-tidy c++' '' '$(LINT_PACKAGES)'
 
+setup-pack: setup
+	$(Q)tests/lint/setup.sh 'dpkg-shlibdeps strip xz' '' '$(PACK_PACKAGES)'
+
 # ---- flags ---------------------------------------------------------------------------------
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wundef \
            -Wwrite-strings -Werror
 BASE    := -std=c11 -ffp-contract=off -D_GNU_SOURCE -DPCRE2_CODE_UNIT_WIDTH=8 -I. -I$(B)/gen -fopenmp -fvisibility=hidden \
+           -ffile-prefix-map=$(CURDIR)=. \
            -MMD -MP $(WARN)
 LDLIBS  := -ljansson -lz -lnettle -lpcre2-8 -lutf8proc -lm -pthread
 
@@ -102,7 +110,7 @@ $(B)/checklogits: $(GOLD_OBJ) $(B)/libllmq.a
 	$(call link,$^)
 
 .PHONY: all demo test unit kernels golden format-test cli-test asan tsan lint layers docs-sync headers banned help clean \
-        install uninstall install-test bench parity format FORCE
+        install uninstall install-test dist dist-test deb deb-test bench parity format FORCE
 all: $(B)/llmq                 ## build build/release/llmq
 demo: $(B)/llmq                ## quantize the embedded model, measure it, let it write
 	$(Q)calib_data/demo/demo.sh $(B)/llmq build/demo
@@ -165,6 +173,27 @@ uninstall:                     ## what install put there, and nothing else
 	$(Q)rmdir "$(DESTDIR)$(PREFIX)/share/doc/llmq" 2> /dev/null || true
 install-test: all              ## install and uninstall in a folder of their own
 	$(Q)tests/package/install.sh '$(MAKE)' '$(FLAVOUR)'
+
+# ---- giving it away ------------------------------------------------------------------------------------------------
+# Both are the same bytes for the same commit (and, for the package, the same compiler and libraries).
+DIST := build/dist/llmq-$(VERSION).tar.gz
+DEB  := build/deb/llmq_$(VERSION)_amd64.deb
+dist:                          ## a source tarball of the last commit, under build/dist
+	$(Q)git rev-parse -q --verify HEAD > /dev/null || { echo "make dist: no git repository here, expected one" >&2; exit 1; }
+	@mkdir -p $(dir $(DIST))
+	$(Q)git -c tar.umask=0022 archive --format=tar --prefix=llmq-$(VERSION)/ --add-virtual-file="llmq-$(VERSION)/dist-commit:$$(git \
+	  describe --always --abbrev=12 HEAD; git log -1 --format=%ct)" HEAD > $(DIST).tmp
+	$(Q)gzip -9n < $(DIST).tmp > $(DIST) && rm $(DIST).tmp
+	@echo "make dist: $(DIST)$$(git diff --quiet HEAD || echo ', without what is not committed')"
+dist-test:                     ## the tarball is reproducible, and builds and tests outside git
+	$(Q)tests/package/dist.sh '$(MAKE)' $(VERSION)
+deb: setup-pack                ## a Debian package, under build/deb
+	$(Q)rm -rf build/deb && mkdir -p build/deb
+	$(Q)$(MAKE) --no-print-directory FLAVOUR=release install DESTDIR=$(CURDIR)/build/deb/root PREFIX=/usr ZSHDIR=share/zsh/vendor-completions
+	$(Q)packaging/deb.sh build/deb/root $(VERSION) $(EPOCH) '$(DEB_MAINTAINER)' $(DEB)
+	@echo "make deb: $(DEB)"
+deb-test: deb                  ## as root, with network: the package in a bare Debian, and gone again without a trace
+	$(Q)tests/package/deb.sh $(DEB)
 clean:                         ## remove build/
 	rm -rf build
 

@@ -2,7 +2,7 @@
 # clang-tidy on every source, shellcheck on every script, mandoc on every page.
 set -eu
 bad=0
-find tests .ci -name '*.sh' -exec shellcheck -s sh {} + || bad=1
+find tests packaging .ci -name '*.sh' -exec shellcheck -s sh {} + || bad=1
 shellcheck .ci/run || bad=1
 for m in docs/man/*.[15]; do
     mandoc -T lint -W warning "$m" || bad=1
