@@ -18,7 +18,7 @@
 enum { MAX_REPORT = 256 << 20 };
 
 static const char *out_path, *bits, *group, *lm_head = "int8", *calib_path = "builtin", *report_path;
-static int         rtn, awq, sym, asym, dry_run, no_clip, no_scale;
+static int         rtn, awq, gptq, sym, asym, dry_run, no_clip, no_scale;
 static int         samples = 32, seqlen;
 static uint64_t    seed;
 
@@ -26,6 +26,7 @@ static const struct opt opts[] = {
     {"output", 'o', OPT_STR, &out_path, "FILE", NULL, "the .llmq to write", 0, 0},
     {"rtn", 0, OPT_FLAG, &rtn, NULL, NULL, "round to nearest: INT4, group 128, symmetric", 0, 0},
     {"awq", 0, OPT_FLAG, &awq, NULL, NULL, "activation-aware scales and clipping: INT4, group 128, asymmetric", 0, 0},
+    {"gptq", 0, OPT_FLAG, &gptq, NULL, NULL, "error-compensated codes: INT4, group 128, symmetric; with --awq on its scales", 0, 0},
     {"bits", 0, OPT_CHOICE, &bits, "4|8", "4", "bits of a weight", 0, 0},
     {"group-size", 0, OPT_CHOICE, &group, "32|64|128|256|channel", "128", "weights that share a scale", 0, 0},
     {"sym", 0, OPT_FLAG, &sym, NULL, NULL, "no zero points", 0, 0},
@@ -75,6 +76,9 @@ static int open_source(struct llmq_source **src, const char *path, struct llmq_e
     return S_ISDIR(st.st_mode) ? convert_open(src, path, err) : open_file(src, path, err);
 }
 
+static int method(void) { return (awq ? QUANTIZE_AWQ : 0) | (gptq ? QUANTIZE_GPTQ : 0); }
+static int calibrated(void) { return method() != QUANTIZE_RTN; }
+
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -91,7 +95,7 @@ static int check_rtn(struct llmq_err *err)
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (opt_given(&cmd_quantize, names[i]))
-            return llmq_fail(err, LLMQ_EUSAGE, "--%s belongs to --awq, but --rtn was given", names[i]);
+            return llmq_fail(err, LLMQ_EUSAGE, "--%s needs a method that calibrates, but --rtn was given", names[i]);
     return 0;
 }
 
@@ -112,8 +116,8 @@ static int check_use(int argc, char **argv, struct llmq_err *err)
 {
     if (argc != 1)
         return llmq_fail(err, LLMQ_EUSAGE, "%d arguments, expected one: llmq quantize MODEL --awq -o FILE.llmq", argc);
-    if (rtn == awq)
-        return llmq_fail(err, LLMQ_EUSAGE, rtn ? "--rtn and --awq exclude each other" : "no method given, expected --rtn or --awq");
+    if (rtn == calibrated())
+        return llmq_fail(err, LLMQ_EUSAGE, rtn ? "--rtn excludes --awq and --gptq" : "no method given, expected --rtn, --awq, --gptq or --awq --gptq");
     if (sym && asym)
         return llmq_fail(err, LLMQ_EUSAGE, "--sym and --asym exclude each other");
     if (rtn && check_rtn(err))
@@ -133,8 +137,8 @@ static int group_size(void)
 
 static void set_options(struct quantize_options *o)
 {
-    *o = (struct quantize_options){.method = awq ? QUANTIZE_AWQ : QUANTIZE_RTN, .bits = bits && !strcmp(bits, "8") ? 8 : 4,
-                                   .group = group_size(), .symmetric = sym || (rtn && !asym),
+    *o = (struct quantize_options){.method = method(), .bits = bits && !strcmp(bits, "8") ? 8 : 4,
+                                   .group = group_size(), .symmetric = sym || (!awq && !asym),
                                    .head_bits = !strcmp(lm_head, "int8") ? 8 : 0, .head_group = 128, .seed = seed,
                                    .isa = common_opt.isa, .dry_run = dry_run, .no_clip = no_clip, .no_scale = no_scale,
                                    .version = cli_version(), .cancel = &cli_interrupted};
@@ -145,7 +149,7 @@ static int get_calib(struct corpus **c, struct llmq_source *src, const char *pat
     struct calibset_options o = {.from = calib_path, .samples = samples, .seqlen = seqlen, .seed = seed, .source = path,
                               .beside = out_path, .dry_run = dry_run};
 
-    return awq ? calibset_open(c, src, &o, err) : 0;
+    return calibrated() ? calibset_open(c, src, &o, err) : 0;
 }
 
 /* The options that decide what the file holds, as one JSON object. */
@@ -156,7 +160,7 @@ static int options_json(const struct quantize_options *o, struct llmq_str *s, st
     if (llmq_str_printf(s, err, "{\"bits\": %d, \"group_size\": %d, \"symmetric\": %s, \"lm_head\": \"%s\"", o->bits, o->group,
                         truth[o->symmetric], lm_head))
         return err->code;
-    if (o->method == QUANTIZE_AWQ &&
+    if (calibrated() &&
         llmq_str_printf(s, err, ", \"scale\": %s, \"clip\": %s, \"calib_samples\": %d", truth[!no_scale], truth[!no_clip], samples))
         return err->code;
     return llmq_str_append(s, "}", 1, err);
@@ -216,7 +220,7 @@ static void print_summary(const struct quantize_report *r)
 
     printf("%s: %s, %.2f bits per weight, mean relative error %.4f", out_path, progress_bytes((double)r->size_bytes, size, sizeof size),
            r->bits_per_weight, mean_of(r, 0));
-    if (awq)
+    if (calibrated())
         printf(" (round to nearest: %.4f)", mean_of(r, 1));
     printf(", %.1f s (%.1f s of CPU), %s of memory\n", r->wall_s, r->cpu_s, progress_bytes((double)r->peak_bytes, peak, sizeof peak));
 }
@@ -247,7 +251,7 @@ static int print_json(const struct quantize_report *r, struct llmq_err *err)
 
     if (new_doc(&doc, "llmq.quantize-summary/1", r, dry_run ? NULL : out_path, err))
         return err->code;
-    json_object_set_new(doc, "method", json_string(awq ? "awq" : "rtn"));
+    json_object_set_new(doc, "method", json_string(quantize_method_name(method())));
     json_object_set_new(doc, "dry_run", json_boolean(dry_run));
     json_object_set_new(doc, "size_bytes", json_integer((json_int_t)r->size_bytes));
     json_object_set_new(doc, "bits_per_weight", doc_real(r->bits_per_weight));
@@ -368,7 +372,7 @@ static int run(int argc, char **argv, struct llmq_err *err)
         goto out;
     o.command_json = json.data;
     o.calib = calib;
-    o.calib_name = awq ? base_name(calib_path) : NULL;
+    o.calib_name = calibrated() ? base_name(calib_path) : NULL;
     (void)!quantize(src, &o, err);
 out:
     if (calib)
@@ -380,5 +384,5 @@ out:
 }
 
 const struct cmd cmd_quantize = {
-    "quantize", "SRC -o OUT.llmq --awq|--rtn [options]", "a checkpoint or an unquantized .llmq becomes a quantized .llmq", opts, run,
+    "quantize", "SRC -o OUT.llmq --awq|--gptq|--rtn [options]", "a checkpoint or an unquantized .llmq becomes a quantized .llmq", opts, run,
 };

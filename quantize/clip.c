@@ -68,7 +68,7 @@ static void change_rows(void *ctx, long begin, long end, int thread)
 
         if (c->shrink > 0)
             grid_fit(c->s, weights_of(c, r), c->size, c->shrink, &c->scale[r], &c->zero[r]);
-        (void)grid_residual(c->s, weights_of(c, r), c->size, c->scale[r], c->zero[r], d);
+        grid_residual(c->s, weights_of(c, r), c->size, c->scale[r], c->zero[r], d);
         for (uint32_t i = 0; i < c->size; i++)
             d[i] -= e[i];
     }
@@ -120,7 +120,7 @@ static void add_change(void *ctx, long begin, long end, int thread)
 
     (void)thread;
     for (size_t r = (size_t)begin; r < (size_t)end; r++) {
-        (void)grid_residual(c->s, weights_of(c, r), c->size, c->scale[r], c->zero[r], error_of(c, r));
+        grid_residual(c->s, weights_of(c, r), c->size, c->scale[r], c->zero[r], error_of(c, r));
         for (uint32_t i = 0; i < c->size; i++)
             c->y[r * c->size + i] += c->hd[r * c->size + i];
     }
@@ -213,7 +213,7 @@ static void start_rows(void *ctx, long begin, long end, int thread)
     for (size_t r = (size_t)begin; r < (size_t)end; r++)
         for (uint32_t g = 0; g < c->q->groups; g++) {
             size_t at = (c->row + r) * c->q->groups + g;
-            (void)grid_residual(c->s, c->q->w + (c->row + r) * c->q->k + (size_t)g * size, grid_group_size(c->s, c->q->k, g),
+            grid_residual(c->s, c->q->w + (c->row + r) * c->q->k + (size_t)g * size, grid_group_size(c->s, c->q->k, g),
                                 c->q->scales[at], c->q->zeros[at], c->e + r * c->q->k + (size_t)g * size);
         }
 }

@@ -1,7 +1,4 @@
-/* The uniform integer grid: see grid.h.
- *
- * Rounding is to nearest, ties to even, by adding and taking away 1.5 * 2^23: exact for values that were clamped
- * to the grid, the same on every machine, and without a call. */
+/* The uniform integer grid: see grid.h. */
 #include "quantize/grid.h"
 
 #include "common/fp.h"
@@ -11,29 +8,6 @@
 
 /* Below this a scale would lose its precision to F16's subnormals and, on the GPU formats, to underflow. */
 #define SCALE_MIN 1e-5f
-#define ROUNDER 12582912.0f
-
-struct levels { /* the grid of one group, ready to round with */
-    float inv, scale, lo, hi;
-    int   zero;
-};
-
-static inline struct levels levels_of(const struct llmq_scheme *s, float scale, uint8_t zero)
-{
-    struct levels l = {1.0f / scale, scale, (float)-(int)zero, (float)((1 << s->bits) - 1 - (int)zero), zero};
-
-    return l;
-}
-
-/* code - zero of one weight. */
-static inline float level(const struct levels *l, float w)
-{
-    float t = w * l->inv;
-
-    t = t > l->lo ? t : l->lo;
-    t = t < l->hi ? t : l->hi;
-    return (t + ROUNDER) - ROUNDER;
-}
 
 float grid_scale(float scale) { return llmq_f16_to_f32(llmq_f32_to_f16(scale > SCALE_MIN ? scale : SCALE_MIN)); }
 
@@ -70,33 +44,96 @@ void grid_fit(const struct llmq_scheme *s, const float *w, uint32_t count, float
     grid_cover(s, lo * shrink, hi * shrink, scale, zero);
 }
 
-void grid_encode(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, uint8_t *codes)
-{
-    struct levels l = levels_of(s, scale, zero);
+/* ---- weighted grids --------------------------------------------------------------------------- */
 
-    for (uint32_t j = 0; j < count; j++)
-        codes[j] = (uint8_t)((int)level(&l, w[j]) + l.zero);
-}
+enum { FIT_FIRST = 22, FIT_STEPS = 14, FIT_STEP = 20, FIT_ROUNDS = 3 };
 
-uint32_t grid_residual(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *e)
+static double weighted_error(const struct grid_levels *l, const float *w, const float *p, uint32_t count)
 {
-    struct levels l = levels_of(s, scale, zero);
-    float         half = 0.5f * scale;
-    uint32_t      outside = 0;
+    float sum[4] = {0, 0, 0, 0};
 
     for (uint32_t j = 0; j < count; j++) {
-        e[j] = level(&l, w[j]) * l.scale - w[j];
-        outside += fabsf(e[j]) > half * 1.001f;
+        float e = grid_level(l, w[j]) * l->scale - w[j];
+        sum[j & 3] += p[j] * e * e;
+    }
+    return ((double)sum[0] + sum[1]) + ((double)sum[2] + sum[3]);
+}
+
+/* The scale that is best for the levels of the present one: sum p w l / sum p l^2. */
+static float refitted(const struct grid_levels *l, const float *w, const float *p, uint32_t count)
+{
+    double num = 0, den = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        double c = grid_level(l, w[j]);
+        num += p[j] * c * w[j];
+        den += p[j] * c * c;
+    }
+    return den > 0 && num > 0 ? grid_scale((float)(num / den)) : l->scale;
+}
+
+void grid_fit_weighted(const struct llmq_scheme *s, const float *w, const float *p, uint32_t count, float *scale, uint8_t *zero)
+{
+    double least = INFINITY;
+
+    grid_fit(s, w, count, 1.0f, scale, zero);
+    for (int i = 0; i < FIT_STEPS; i++) {
+        float              try_scale;
+        uint8_t            try_zero;
+        struct grid_levels l;
+        double             error;
+
+        grid_fit(s, w, count, (float)(FIT_FIRST - i) / FIT_STEP, &try_scale, &try_zero);
+        for (int round = 0; round < FIT_ROUNDS; round++) {
+            l = grid_levels_of(s, try_scale, try_zero);
+            error = weighted_error(&l, w, p, count);
+            if (!(error < least))
+                break;
+            least = error;
+            *scale = try_scale;
+            *zero = try_zero;
+            try_scale = refitted(&l, w, p, count);
+        }
+    }
+}
+
+/* ---- codes ------------------------------------------------------------------------------------ */
+
+void grid_encode(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, uint8_t *codes)
+{
+    struct grid_levels l = grid_levels_of(s, scale, zero);
+
+    for (uint32_t j = 0; j < count; j++)
+        codes[j] = (uint8_t)((int)grid_level(&l, w[j]) + l.zero);
+}
+
+void grid_residual(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *e)
+{
+    struct grid_levels l = grid_levels_of(s, scale, zero);
+
+    for (uint32_t j = 0; j < count; j++)
+        e[j] = grid_level(&l, w[j]) * l.scale - w[j];
+}
+
+uint32_t grid_stored(const struct llmq_scheme *s, const float *w, const uint8_t *codes, uint32_t count, float scale, uint8_t zero, float *e)
+{
+    struct grid_levels l = grid_levels_of(s, scale, zero);
+    uint32_t           outside = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        float t = w[j] * l.inv;
+        outside += t < l.lo - 0.501f || t > l.hi + 0.501f;
+        e[j] = (float)((int)codes[j] - l.zero) * l.scale - w[j];
     }
     return outside;
 }
 
 void grid_levels(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *c)
 {
-    struct levels l = levels_of(s, scale, zero);
+    struct grid_levels l = grid_levels_of(s, scale, zero);
 
     for (uint32_t j = 0; j < count; j++)
-        c[j] = level(&l, w[j]);
+        c[j] = grid_level(&l, w[j]);
 }
 
 /* ---- whole matrices --------------------------------------------------------------------------- */
@@ -163,9 +200,9 @@ static void error_rows(void *ctx, long begin, long end, int thread)
         for (uint32_t g = 0; g < j->groups; g++) {
             size_t        sg = (size_t)r * j->groups + g;
             const float  *x = j->w + (size_t)r * j->k + (size_t)g * size;
-            struct levels l = levels_of(j->s, j->scales[sg], j->zeros[sg]);
+            struct grid_levels l = grid_levels_of(j->s, j->scales[sg], j->zeros[sg]);
             for (uint32_t c = 0; c < grid_group_size(j->s, j->k, g); c++) {
-                double e = level(&l, x[c]) * l.scale - x[c];
+                double e = grid_level(&l, x[c]) * l.scale - x[c];
                 error += e * e;
                 norm += (double)x[c] * x[c];
             }

@@ -19,9 +19,38 @@ void grid_fit(const struct llmq_scheme *s, const float *w, uint32_t count, float
 /* The nearest F16 that can stand as a scale. */
 float grid_scale(float scale);
 
+/* The same under weights p[count] >= 0 (all zero: as if all were one): the range, shrunk or widened a little, and then the
+ * refitted scale that make sum p (Q(w) - w)^2 least. */
+void grid_fit_weighted(const struct llmq_scheme *s, const float *w, const float *p, uint32_t count, float *scale, uint8_t *zero);
+
+/* One group's grid, ready to round with.  A level is code - zero. */
+struct grid_levels {
+    float inv, scale, lo, hi;
+    int   zero;
+};
+static inline struct grid_levels grid_levels_of(const struct llmq_scheme *s, float scale, uint8_t zero)
+{
+    struct grid_levels l = {1.0f / scale, scale, (float)-(int)zero, (float)((1 << s->bits) - 1 - (int)zero), zero};
+
+    return l;
+}
+
+/* The nearest level, ties to even: adding and taking away 1.5 * 2^23 rounds exactly what was clamped to the grid, the
+ * same on every machine, and without a call. */
+static inline float grid_level(const struct grid_levels *l, float w)
+{
+    float t = w * l->inv;
+
+    t = t > l->lo ? t : l->lo;
+    t = t < l->hi ? t : l->hi;
+    return (t + 12582912.0f) - 12582912.0f;
+}
+
 void grid_encode(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, uint8_t *codes);
-/* e = Q(w) - w; returns how many weights lay outside the grid by more than half a step. */
-uint32_t grid_residual(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *e);
+/* e = Q(w) - w with the nearest codes. */
+void grid_residual(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *e);
+/* The same with the codes as they are; returns how many weights lie outside the grid by more than half a step. */
+uint32_t grid_stored(const struct llmq_scheme *s, const float *w, const uint8_t *codes, uint32_t count, float scale, uint8_t zero, float *e);
 /* c = code - zero, as float. */
 void grid_levels(const struct llmq_scheme *s, const float *w, uint32_t count, float scale, uint8_t zero, float *c);
 

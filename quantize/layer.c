@@ -59,7 +59,7 @@ static int load_vectors(struct job *j, struct layer *L, struct llmq_err *err)
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
 
-static int load(struct job *j, struct layer *L, struct awq_stage *st, int mat, struct llmq_err *err)
+static int load(struct job *j, struct layer *L, struct stage *st, int mat, struct llmq_err *err)
 {
     st->mat[st->n++] = &L->mat[mat];
     return qmat_load(j, &L->work, &L->keep, places[mat].role, L->index, &L->mat[mat], err);
@@ -70,11 +70,11 @@ static int bind(struct job *j, struct layer *L, int mat, struct llmq_err *err)
     return model_bind(j->m, &L->mat[mat].packed, err);
 }
 
-static int decide(struct job *j, struct layer *L, struct awq_stage *st, struct llmq_err *err)
+static int decide(struct job *j, struct layer *L, struct stage *st, struct llmq_err *err)
 {
     double start = llmq_clock_s();
 
-    if (job_cancelled(j, err) || awq_stage(j, st, &L->work, err))
+    if (job_cancelled(j, err) || stage_decide(j, st, &L->work, err))
         return err->code;
     for (int i = 0; i < st->n; i++) {
         const struct llmq_tensor *t = &j->src->tensors[st->mat[i]->index];
@@ -85,7 +85,7 @@ static int decide(struct job *j, struct layer *L, struct awq_stage *st, struct l
 }
 
 /* Factors into a norm: its weight, and the copy that the model reads. */
-static int fold_norm(struct job *j, struct layer *L, const struct awq_stage *st, int role, struct llmq_err *err)
+static int fold_norm(struct job *j, struct layer *L, const struct stage *st, int role, struct llmq_err *err)
 {
     if (!st->scaled)
         return 0;
@@ -94,7 +94,7 @@ static int fold_norm(struct job *j, struct layer *L, const struct awq_stage *st,
 }
 
 /* Factors into a producer's rows, and into the activations that it made already. */
-static int fold_producer(struct job *j, struct layer *L, const struct awq_stage *st, int mat, struct llmq_err *err)
+static int fold_producer(struct job *j, struct layer *L, const struct stage *st, int mat, struct llmq_err *err)
 {
     struct qmat *p = &L->mat[mat];
     float       *s;
@@ -104,7 +104,7 @@ static int fold_producer(struct job *j, struct layer *L, const struct awq_stage 
     if (LLMQ_ARENA_NEW(&L->work, &s, p->n, "factors", err))
         return err->code;
     for (uint32_t c = 0; c < st->mat[0]->k; c++)
-        s[awq_producer(st, c)] = st->s[c];
+        s[stage_producer(st, c)] = st->s[c];
     fold_rows(p, L->vec[places[mat].bias], s);
     fold_divide(j->act, j->tokens, st->mat[0]->k, st->s);
     return qmat_pack(p, err);
@@ -127,7 +127,7 @@ static void observe_norm(struct job *j, struct layer *L, norm_fn norm, struct st
 static int stage_qkv(struct job *j, struct layer *L, struct llmq_err *err)
 {
     struct stats     stats;
-    struct awq_stage st = {.stats = &stats};
+    struct stage st = {.stats = &stats};
 
     if (stats_init(&stats, &L->work, j->hp->d_model, err))
         return err->code;
@@ -182,7 +182,7 @@ static int stage_o(struct job *j, struct layer *L, struct llmq_err *err)
 {
     uint32_t         width = j->hp->n_heads * j->hp->head_dim;
     struct stats     stats;
-    struct awq_stage st = {.stats = &stats, .rows = &L->mat[V], .head_dim = j->hp->head_dim,
+    struct stage st = {.stats = &stats, .rows = &L->mat[V], .head_dim = j->hp->head_dim,
                            .share = j->hp->n_heads / j->hp->n_kv_heads};
 
     if (stats_init(&stats, &L->work, width, err) || run_attention(j, L, &stats, err) || load(j, L, &st, O, err) ||
@@ -194,7 +194,7 @@ static int stage_o(struct job *j, struct layer *L, struct llmq_err *err)
 static int stage_up(struct job *j, struct layer *L, struct llmq_err *err)
 {
     struct stats     stats;
-    struct awq_stage st = {.stats = &stats};
+    struct stage st = {.stats = &stats};
 
     if (stats_init(&stats, &L->work, j->hp->d_model, err))
         return err->code;
@@ -228,7 +228,7 @@ static int run_up(struct job *j, struct layer *L, struct stats *stats, struct ll
 static int stage_down(struct job *j, struct layer *L, struct llmq_err *err)
 {
     struct stats     stats;
-    struct awq_stage st = {.stats = &stats, .rows = &L->mat[UP]};
+    struct stage st = {.stats = &stats, .rows = &L->mat[UP]};
 
     if (stats_init(&stats, &L->work, j->hp->d_ff, err) || run_up(j, L, &stats, err) || load(j, L, &st, DOWN, err) ||
         decide(j, L, &st, err) || fold_producer(j, L, &st, UP, err) || bind(j, L, DOWN, err))
@@ -317,7 +317,7 @@ static int tables(struct job *j, struct llmq_err *err)
     return 0;
 }
 
-int awq_run(struct job *j, struct llmq_err *err)
+int layers_run(struct job *j, struct llmq_err *err)
 {
     struct llmq_arena    arena = {0};
     int                  longest = calib_longest(j->o->calib);

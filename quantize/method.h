@@ -27,7 +27,8 @@ struct stats {
     size_t   n;    /* tokens seen */
     double  *g;    /* [k][k] sum of x x^T, lower triangle; gone after stats_finish */
     float   *h;    /* [k][k] g / n, in g's memory; NULL until stats_finish */
-    double  *mean; /* [k] mean |x| */
+    float   *spare; /* [k][k] the other half of g's memory: NULL until stats_finish */
+    double  *mean;  /* [k] mean |x| */
 };
 
 struct job {
@@ -102,8 +103,8 @@ void stats_finish(struct stats *s);
 const char *stats_fault(const struct stats *s);
 void stats_scale(struct stats *s, const float *scale); /* as if every x[j] had been x[j] / scale[j] */
 
-/* ---- awq.c: one stage ---- */
-struct awq_stage {
+/* ---- stage.c: the linears that share an input ---- */
+struct stage {
     struct qmat       *mat[3];
     int                n;
     struct stats      *stats;
@@ -115,18 +116,40 @@ struct awq_stage {
     const char        *fault;        /* out: NULL, or why it was rounded to nearest */
 };
 /* Searches, scales the matrices' columns and the statistics, chooses grids and codes, packs. */
-int  awq_stage(struct job *j, struct awq_stage *st, struct llmq_arena *work, struct llmq_err *err) LLMQ_MUST_CHECK;
-uint32_t awq_producer(const struct awq_stage *st, uint32_t input); /* the producer's channel of an input */
-uint32_t awq_producers(const struct awq_stage *st);
+int  stage_decide(struct job *j, struct stage *st, struct llmq_arena *work, struct llmq_err *err) LLMQ_MUST_CHECK;
+uint32_t stage_producer(const struct stage *st, uint32_t input); /* the producer's channel of an input */
+uint32_t stage_producers(const struct stage *st);
 
 /* ---- search.c ---- */
 struct search;
 /* Samples rows and measures channels; st's matrices and statistics are not scaled yet. */
-int  search_new(struct search **out, struct job *j, const struct awq_stage *st, struct llmq_arena *a, struct llmq_err *err) LLMQ_MUST_CHECK;
+int  search_new(struct search **out, struct job *j, const struct stage *st, struct llmq_arena *a, struct llmq_err *err) LLMQ_MUST_CHECK;
 /* Fills st->s, st->scaled and, when no loss is finite, st->fault. */
-void search_run(struct search *s, struct awq_stage *st);
+void search_run(struct search *s, struct stage *st);
 /* Output errors of the finished matrices, on the sampled rows, into their reports. */
 void search_measure(struct search *s);
+
+/* ---- gptq.c ---- */
+/* The damped statistics of one stage, A = H + damp diag(H), and their factor. */
+struct geometry {
+    uint32_t  k;
+    float     damp;
+    float    *h;        /* [k][k] H, undamped; of the stage's statistics */
+    uint32_t *order;    /* [k] columns from the least to the most important: place -> column */
+    float    *l;        /* [k][k] unit lower, by places: A = L diag(pivot) L^T; in the statistics' spare half */
+    float    *pivot;    /* [k] by places */
+    float    *weight;   /* [k] pivots by column */
+};
+/* Factors the statistics.  *fault: NULL, or why they cannot be factored with any damping. */
+int geometry_new(struct job *j, const struct stats *st, struct geometry *g, struct llmq_arena *work, const char **fault, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* Grids of every row and group, under the weights of the geometry. */
+void gptq_grids(struct qmat *q, const struct geometry *g);
+/* Codes, given the grids. */
+int gptq_codes(struct job *j, struct qmat *q, const struct geometry *g, struct llmq_err *err) LLMQ_MUST_CHECK;
+
+/* ---- descend.c ---- */
+/* Codes, scales and zero points, improved one at a time: never upwards in the loss under the geometry. */
+int descend_matrix(struct job *j, struct qmat *q, const struct geometry *g, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* ---- clip.c ---- */
 /* Grids of every row and group, from min-max, shrunk where that lowers the output error; refitted. */
@@ -141,7 +164,7 @@ void fold_rows(struct qmat *producer, float *bias, const float *s);
 void fold_limits(const struct qmat *producer, float *lo, float *hi);
 
 /* ---- layer.c ---- */
-int awq_run(struct job *j, struct llmq_err *err) LLMQ_MUST_CHECK;
+int layers_run(struct job *j, struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* ---- report.c ---- */
 int provenance_json(const struct job *j, struct llmq_str *out, struct llmq_err *err) LLMQ_MUST_CHECK;

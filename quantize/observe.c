@@ -78,6 +78,7 @@ void stats_finish(struct stats *s)
             memcpy(bytes + 4 * (i * k + j), &f, sizeof f);
         }
     s->h = (float *)(void *)bytes;
+    s->spare = s->h + k * k;
     s->g = NULL;
     llmq_parallel_for((long)(k + BLOCK - 1) / BLOCK, 1, mirror, s);
     for (size_t i = 0; i < k; i++)

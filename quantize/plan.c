@@ -81,8 +81,8 @@ static int check_options(const struct job *j, struct llmq_err *err)
 
     if (llmq_scheme_check(&s, "the scheme asked for", err) || (o->head_bits && llmq_scheme_check(&head, "the output head's scheme", err)))
         return err->code;
-    if (o->method == QUANTIZE_AWQ && (!o->calib || !o->calib->n_windows))
-        return llmq_fail(err, LLMQ_EUSAGE, "AWQ needs calibration text");
+    if (o->method != QUANTIZE_RTN && (!o->calib || !o->calib->n_windows))
+        return llmq_fail(err, LLMQ_EUSAGE, "AWQ and GPTQ need calibration text");
     return 0;
 }
 

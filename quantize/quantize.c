@@ -101,7 +101,7 @@ static int run(struct job *j, const char *path, struct llmq_err *err)
     j->started = llmq_clock_s();
     if (llmq_writer_open(&j->w, path, j->hp, err))
         return err->code;
-    if (sections(j, err) || (j->o->method == QUANTIZE_AWQ ? awq_run(j, err) : rtn_run(j, err)) || provenance(j, err) ||
+    if (sections(j, err) || (j->o->method != QUANTIZE_RTN ? layers_run(j, err) : rtn_run(j, err)) || provenance(j, err) ||
         finish(j, cpu, err))
         llmq_writer_abort(j->w);
     return err->code;

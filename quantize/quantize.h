@@ -14,7 +14,10 @@
 
 struct corpus;
 
-enum quantize_method { QUANTIZE_RTN, QUANTIZE_AWQ };
+/* Bits: AWQ and GPTQ go together. */
+enum quantize_method { QUANTIZE_RTN = 0, QUANTIZE_AWQ = 1, QUANTIZE_GPTQ = 2 };
+
+const char *quantize_method_name(int method); /* "rtn", "awq", "gptq", "awq+gptq" */
 
 struct quantize_progress { /* one call per finished tensor and per stage */
     int         layer, n_layers;
@@ -23,13 +26,13 @@ struct quantize_progress { /* one call per finished tensor and per stage */
 };
 
 struct quantize_options {
-    enum quantize_method method;
+    int         method;                     /* QUANTIZE_RTN, or bits */
     int         bits, group, symmetric;     /* group 0: channel */
     int         head_bits, head_group;      /* output head (and a tied table): bits 0 = keep as it is */
     int         embed_bits;                 /* untied embedding: 0 = keep */
     uint64_t    seed;
     const char *isa;                        /* cap, or NULL */
-    const struct corpus *calib;             /* AWQ */
+    const struct corpus *calib;             /* AWQ, GPTQ */
     const char *calib_name;                 /* base name, for provenance */
     int         dry_run;                    /* plan only: fills the report, writes nothing */
     int         no_clip, no_scale;          /* ablations: leave AWQ's clipping or scaling out */

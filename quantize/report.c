@@ -8,7 +8,13 @@
 
 #include <string.h>
 
-static const char *method_name(const struct quantize_options *o) { return o->method == QUANTIZE_AWQ ? "awq" : "rtn"; }
+const char *quantize_method_name(int method)
+{
+    static const char *const names[] = {[QUANTIZE_RTN] = "rtn", [QUANTIZE_AWQ] = "awq", [QUANTIZE_GPTQ] = "gptq",
+                                        [QUANTIZE_AWQ | QUANTIZE_GPTQ] = "awq+gptq"};
+
+    return names[method];
+}
 
 /* Takes doc over. */
 static int dump(json_t *doc, struct llmq_str *out, struct llmq_err *err)
@@ -104,7 +110,7 @@ static json_t *common(struct llmq_source *src, const struct quantize_options *o,
 
     if (err->code)
         return NULL;
-    return json_pack("{s:s?, s:s, s:o, s:I, s:o, s:o}", "version", o->version, "method", method_name(o), "options",
+    return json_pack("{s:s?, s:s, s:o, s:I, s:o, s:o}", "version", o->version, "method", quantize_method_name(o->method), "options",
                      parsed(o->command_json), "seed", (json_int_t)o->seed, "calibration", calibration(o), "source", parsed(files));
 }
 

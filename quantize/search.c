@@ -26,7 +26,7 @@ enum { STEPS = 20, ROWS_MIN = 64, ROWS_SHARE = 8 };
 
 struct search {
     struct job             *j;
-    const struct awq_stage *st;
+    const struct stage *st;
     const struct llmq_scheme *scheme;
     uint32_t                rows, k, np; /* sampled rows, inputs, producer channels */
     int                     first[4];    /* rows of matrix i: first[i] .. first[i + 1] - 1 */
@@ -104,12 +104,12 @@ static void channel_means(struct search *s, double *sum)
         rows += s->st->mat[i]->n;
     }
     for (uint32_t c = 0; c < s->k; c++) {
-        s->m[awq_producer(s->st, c)] += s->st->stats->mean[c] / share;
-        s->v[awq_producer(s->st, c)] += sum[c] / ((double)rows * share);
+        s->m[stage_producer(s->st, c)] += s->st->stats->mean[c] / share;
+        s->v[stage_producer(s->st, c)] += sum[c] / ((double)rows * share);
     }
 }
 
-int search_new(struct search **out, struct job *j, const struct awq_stage *st, struct llmq_arena *a, struct llmq_err *err)
+int search_new(struct search **out, struct job *j, const struct stage *st, struct llmq_arena *a, struct llmq_err *err)
 {
     struct search *s;
     double        *sum;
@@ -117,7 +117,7 @@ int search_new(struct search **out, struct job *j, const struct awq_stage *st, s
     if (LLMQ_ARENA_NEW(a, out, 1, "a search", err))
         return err->code;
     s = *out;
-    *s = (struct search){.j = j, .st = st, .scheme = &st->mat[0]->scheme, .k = st->mat[0]->k, .np = awq_producers(st)};
+    *s = (struct search){.j = j, .st = st, .scheme = &st->mat[0]->scheme, .k = st->mat[0]->k, .np = stage_producers(st)};
     for (int i = 0; i < st->n; i++) {
         s->first[i] = (int)s->rows;
         s->rows += sampled_rows(st->mat[i]->n);
@@ -175,7 +175,7 @@ static int candidate(struct search *s, int duo, int step)
     }
     normalise(s);
     for (uint32_t c = 0; c < s->k; c++) {
-        s->s[c] = s->sp[awq_producer(s->st, c)];
+        s->s[c] = s->sp[stage_producer(s->st, c)];
         if (!(s->s[c] > 0 && s->s[c] - s->s[c] == 0))
             return 0;
     }
@@ -198,7 +198,7 @@ static void residual_row(const struct search *s, size_t r)
         float    scale;
         uint8_t  zero;
         grid_fit(s->scheme, e + at, count, 1.0f, &scale, &zero);
-        (void)grid_residual(s->scheme, e + at, count, scale, zero, e + at);
+        grid_residual(s->scheme, e + at, count, scale, zero, e + at);
     }
     for (uint32_t c = 0; c < s->k; c++)
         e[c] /= s->s[c];
@@ -249,7 +249,7 @@ static double loss_of_candidate(struct search *s, double by_matrix[3])
 
 /* ---- the search ------------------------------------------------------------------------------------------ */
 
-static void take_if_better(struct search *s, struct awq_stage *st, int duo, int step, double *best)
+static void take_if_better(struct search *s, struct stage *st, int duo, int step, double *best)
 {
     double loss, by_matrix[3];
 
@@ -263,7 +263,7 @@ static void take_if_better(struct search *s, struct awq_stage *st, int duo, int 
     memcpy(st->s, s->s, s->k * sizeof *st->s);
 }
 
-void search_run(struct search *s, struct awq_stage *st)
+void search_run(struct search *s, struct stage *st)
 {
     double best;
 
@@ -277,7 +277,7 @@ void search_run(struct search *s, struct awq_stage *st)
         st->fault = "its error is not finite";
         return;
     }
-    for (int i = 0; i < 2 * (STEPS + 1) && !s->j->o->no_scale; i++)
+    for (int i = 0; i < 2 * (STEPS + 1) && (s->j->o->method & QUANTIZE_AWQ) && !s->j->o->no_scale; i++)
         take_if_better(s, st, i > STEPS, i % (STEPS + 1), &best);
 }
 
@@ -290,9 +290,9 @@ static void final_row(const struct search *s, const struct qmat *q, size_t r)
 
     s->outside[r] = 0;
     for (uint32_t g = 0; g < q->groups; g++)
-        s->outside[r] += grid_residual(&q->scheme, q->w + row * q->k + (size_t)g * size, grid_group_size(&q->scheme, q->k, g),
-                                       q->scales[row * q->groups + g], q->zeros[row * q->groups + g],
-                                       s->e + r * q->k + (size_t)g * size);
+        s->outside[r] += grid_stored(&q->scheme, q->w + row * q->k + (size_t)g * size, q->codes + row * q->k + (size_t)g * size,
+                                     grid_group_size(&q->scheme, q->k, g), q->scales[row * q->groups + g],
+                                     q->zeros[row * q->groups + g], s->e + r * q->k + (size_t)g * size);
 }
 
 static void final_rows(void *ctx, long begin, long end, int thread)

@@ -99,7 +99,7 @@ cmp "$m" "$tmp/same.llmq"
 
 # ---- options that do not go together, numbers that make no sense ----------------------------------------------
 refused 2 'no method given' quantize "$m" -o "$new"
-refused 2 '--rtn and --awq exclude' quantize "$m" -o "$new" --rtn --awq
+refused 2 '--rtn excludes --awq' quantize "$m" -o "$new" --rtn --awq
 refused 2 '--sym and --asym exclude' quantize "$m" -o "$new" --rtn --sym --asym
 for o in '--calib text' '--calib-samples 3' '--calib-seqlen 9' --no-clip --no-scale; do
     # shellcheck disable=SC2086

@@ -314,17 +314,17 @@ START_TEST(folding_into_rows_under_shared_heads)
     static float      h0[T * 80], want[T * 80], got[T * 80], s[112], wide[64], scales[112 * 4];
     static uint8_t    zeros[112 * 4], codes[112 * 80];
     struct qmat       v, up, o = {.k = 64};
-    struct awq_stage  st = {.mat = {&o}, .n = 1, .head_dim = 16, .share = 2};
+    struct stage  st = {.mat = {&o}, .n = 1, .head_dim = 16, .share = 2};
 
     net_random(&n);
     fill(h0, T * 80, 12, 1);
     quantize_rows(&v, n.v, 32, 80, scales, zeros, codes);
     dequantize_rows(&v, n.v);
     layer_output(&n, h0, T, want);
-    ck_assert_int_eq(awq_producers(&st), 32);
-    factors(s, 32, 22); /* v -> o: input c of o comes from channel awq_producer(c) of v */
+    ck_assert_int_eq(stage_producers(&st), 32);
+    factors(s, 32, 22); /* v -> o: input c of o comes from channel stage_producer(c) of v */
     for (uint32_t c = 0; c < 64; c++)
-        wide[c] = s[awq_producer(&st, c)];
+        wide[c] = s[stage_producer(&st, c)];
     ck_assert(wide[0] == wide[16] && wide[32] == wide[48] && wide[0] != wide[32]); /* heads 0, 1 and 2, 3 share */
     fold_columns(n.o, 80, 64, wide);
     fold_rows(&v, n.vb, s);
@@ -372,7 +372,7 @@ struct bench { /* a stage of one matrix */
     struct llmq_arena             a;
     struct qmat                   q;
     struct stats                  stats;
-    struct awq_stage              st;
+    struct stage                  st;
     float                        *x;
 };
 
@@ -381,6 +381,7 @@ static void bench_open(struct bench *b, struct llmq_scheme s)
     struct llmq_err err = {0};
 
     memset(b, 0, sizeof *b);
+    b->o.method = QUANTIZE_AWQ;
     b->j = (struct job){.o = &b->o, .rep = &b->rep, .m = model_new(64), .hp = &HP};
     ck_assert(!LLMQ_NEW(&b->rep.arena, 1, "a", &err) && !LLMQ_ARENA_NEW(b->rep.arena, &b->rep.warnings, 256, "w", &err));
     b->q = (struct qmat){.scheme = s, .n = SN, .k = SK, .groups = llmq_scheme_groups(&s, SK), .rep = &b->tr};
@@ -398,7 +399,7 @@ static void bench_open(struct bench *b, struct llmq_scheme s)
     b->q.packed.data = data;
     b->q.packed.scales = scales;
     b->q.packed.zeros = s.symmetric ? NULL : zeros;
-    b->st = (struct awq_stage){.mat = {&b->q}, .n = 1, .stats = &b->stats};
+    b->st = (struct stage){.mat = {&b->q}, .n = 1, .stats = &b->stats};
     fill(b->q.w, SN * SK, 31, 0.1f);
     fill(b->x, ST * SK, 32, 1);
     for (int t = 0; t < ST; t++)
@@ -413,7 +414,7 @@ static void bench_run(struct bench *b)
     for (int t = 0; t < ST; t += 50)
         stats_add(&b->stats, b->j.m, b->x + t * SK, 50);
     stats_finish(&b->stats);
-    ck_assert_msg(!awq_stage(&b->j, &b->st, &b->a, &err), "%s", err.text);
+    ck_assert_msg(!stage_decide(&b->j, &b->st, &b->a, &err), "%s", err.text);
 }
 
 static void bench_close(struct bench *b)
@@ -512,6 +513,169 @@ START_TEST(useless_statistics_fall_back_to_nearest)
 }
 END_TEST
 
+/* ---- GPTQ ---------------------------------------------------------------------------------------------- */
+
+/* Upper U with A^-1 = U^T U, by the textbook: invert, then factor.  n <= SK. */
+static void inverse_factor(double a[SK][SK], double u[SK][SK])
+{
+    static double inv[SK][SK];
+
+    memset(u, 0, sizeof(double[SK][SK]));
+    for (int i = 0; i < SK; i++)
+        for (int c = 0; c < SK; c++)
+            inv[i][c] = i == c;
+    for (int p = 0; p < SK; p++) { /* Gauss-Jordan; A is positive definite */
+        double d = a[p][p];
+        for (int c = 0; c < SK; c++) {
+            a[p][c] /= d;
+            inv[p][c] /= d;
+        }
+        for (int i = 0; i < SK; i++) {
+            double f = a[i][p];
+            for (int c = 0; c < SK && i != p; c++) {
+                a[i][c] -= f * a[p][c];
+                inv[i][c] -= f * inv[p][c];
+            }
+        }
+    }
+    for (int i = 0; i < SK; i++) /* inv = U^T U, rows of U from the top */
+        for (int c = i; c < SK; c++) {
+            double sum = inv[i][c];
+            for (int t = 0; t < i; t++)
+                sum -= u[t][i] * u[t][c];
+            u[i][c] = c == i ? sqrt(sum) : sum / u[i][i];
+        }
+}
+
+/* Algorithm 1 of the paper on one row: columns by falling statistics, grids as given. */
+static void textbook_row(const struct bench *b, const struct geometry *g, double u[SK][SK], int r, uint8_t *codes)
+{
+    double   w[SK];
+    uint32_t size = b->q.scheme.group ? b->q.scheme.group : SK;
+
+    for (int i = 0; i < SK; i++)
+        w[i] = b->q.w[r * SK + (int)g->order[SK - 1 - i]];
+    for (int i = 0; i < SK; i++) {
+        uint32_t           c = g->order[SK - 1 - i], at = (uint32_t)r * b->q.groups + c / size;
+        struct grid_levels l = grid_levels_of(&b->q.scheme, b->q.scales[at], b->q.zeros[at]);
+        float              level = grid_level(&l, (float)w[i]);
+        double             e = (w[i] - (double)(level * l.scale)) / u[i][i];
+        codes[c] = (uint8_t)((int)level + l.zero);
+        for (int o = i; o < SK; o++)
+            w[o] -= e * u[i][o];
+    }
+}
+
+static void observe(struct bench *b)
+{
+    for (int t = 0; t < ST; t += 50)
+        stats_add(&b->stats, b->j.m, b->x + t * SK, 50);
+    stats_finish(&b->stats);
+}
+
+static void damped(const struct geometry *g, double a[SK][SK])
+{
+    for (int i = 0; i < SK; i++)
+        for (int c = 0; c < SK; c++) {
+            double h = g->h[g->order[SK - 1 - i] * SK + g->order[SK - 1 - c]];
+            a[i][c] = i != c ? h : h > 0 ? h * (1 + (double)g->damp) : 1; /* a dead column stands alone */
+        }
+}
+
+START_TEST(gptq_is_the_published_algorithm)
+{
+    for (int sym = 0; sym < 2; sym++) {
+        static double   a[SK][SK], u[SK][SK];
+        struct bench    b;
+        struct geometry g;
+        struct llmq_err err = {0};
+        const char     *fault;
+        int             other = 0;
+
+        bench_open(&b, scheme(4, 32, sym));
+        observe(&b);
+        ck_assert(!geometry_new(&b.j, &b.stats, &g, &b.a, &fault, &err) && !fault);
+        gptq_grids(&b.q, &g);
+        ck_assert_int_eq(gptq_codes(&b.j, &b.q, &g, &err), 0);
+        damped(&g, a);
+        inverse_factor(a, u);
+        for (int r = 0; r < SN; r++) {
+            uint8_t codes[SK];
+            textbook_row(&b, &g, u, r, codes);
+            other += memcmp(codes, b.q.codes + r * SK, SK) != 0;
+        }
+        ck_assert_int_le(other, SN / 32); /* a row whose sum fell on a tie in float goes another way */
+        bench_close(&b);
+    }
+}
+END_TEST
+
+/* sum over rows of e A e^T */
+static double damped_loss(const struct bench *b, const struct geometry *g)
+{
+    double   loss = 0;
+    uint32_t size = b->q.scheme.group ? b->q.scheme.group : SK;
+
+    for (int r = 0; r < SN; r++) {
+        double e[SK];
+        for (int c = 0; c < SK; c++) {
+            uint32_t at = (uint32_t)r * b->q.groups + (uint32_t)c / size;
+            e[c] = (double)b->q.scales[at] * (b->q.codes[r * SK + c] - b->q.zeros[at]) - b->q.w[r * SK + c];
+        }
+        for (int i = 0; i < SK; i++)
+            for (int c = 0; c < SK; c++)
+                loss += e[i] * e[c] * (double)g->h[i * SK + c] * (i == c ? 1 + (double)g->damp : 1);
+    }
+    return loss;
+}
+
+START_TEST(each_step_of_gptq_lowers_the_loss)
+{
+    static const int groups[] = {32, 64, 0};
+
+    for (int i = 0; i < 6; i++) {
+        struct bench    b;
+        struct geometry g;
+        struct llmq_err err = {0};
+        const char     *fault;
+        double          nearest, solved, descended;
+
+        bench_open(&b, scheme(4, groups[i / 2], i & 1));
+        observe(&b);
+        ck_assert(!geometry_new(&b.j, &b.stats, &g, &b.a, &fault, &err) && !fault);
+        gptq_grids(&b.q, &g);
+        grid_encode_rows(&b.q.scheme, b.q.w, SN, SK, b.q.scales, b.q.zeros, b.q.codes);
+        nearest = damped_loss(&b, &g);
+        ck_assert_int_eq(gptq_codes(&b.j, &b.q, &g, &err), 0);
+        solved = damped_loss(&b, &g);
+        ck_assert_int_eq(descend_matrix(&b.j, &b.q, &g, &err), 0);
+        descended = damped_loss(&b, &g);
+        ck_assert_double_lt(solved, 0.8 * nearest);
+        ck_assert_double_lt(descended, 0.99 * solved);
+        bench_close(&b);
+    }
+}
+END_TEST
+
+/* Two columns that are always equal make H singular; damping takes care of it. */
+START_TEST(equal_and_dead_columns_do_not_stop_gptq)
+{
+    static float w[SN * SK];
+    struct bench b;
+
+    bench_open(&b, scheme(4, 32, 1));
+    b.o.method = QUANTIZE_GPTQ;
+    for (int t = 0; t < ST; t++)
+        b.x[t * SK + 8] = b.x[t * SK + 7];
+    memcpy(w, b.q.w, sizeof w);
+    bench_run(&b);
+    ck_assert_ptr_null(b.tr.fallback);
+    ck_assert_int_eq(b.st.scaled, 0);
+    ck_assert_double_le(true_error(&b, w), 0.7 * b.tr.rtn_rel_err);
+    bench_close(&b);
+}
+END_TEST
+
 /* ---- whole jobs --------------------------------------------------------------------------------------- */
 
 static void write_dense(const char *path)
@@ -576,8 +740,8 @@ START_TEST(jobs_give_valid_files_with_any_scheme)
     snprintf(dense, sizeof dense, "%s", unit_tmp("q-dense.llmq"));
     snprintf(out, sizeof out, "%s", unit_tmp("q-out.llmq"));
     write_dense(dense);
-    for (int i = 0; i < 16; i++) {
-        struct quantize_options o = {.method = i & 1 ? QUANTIZE_AWQ : QUANTIZE_RTN, .bits = i & 2 ? 8 : 4, .group = i & 4 ? 0 : 64,
+    for (int i = 0; i < 32; i++) {
+        struct quantize_options o = {.method = (i & 1 ? QUANTIZE_AWQ : 0) | (i & 16 ? QUANTIZE_GPTQ : 0), .bits = i & 2 ? 8 : 4, .group = i & 4 ? 0 : 64,
                                      .symmetric = !!(i & 8), .head_bits = i & 4 ? 0 : 8, .head_group = 128, .calib = &cd.c};
         struct quantize_report  r;
         struct llmq_file       *f;
@@ -636,4 +800,5 @@ UNIT_CASE(quantize_fold, statistics_are_the_mean_of_products, folding_changes_no
           limits_keep_scales_normal)
 UNIT_CASE(quantize_stage, awq_lowers_the_output_error_that_it_reports, the_identity_stays_when_it_is_best,
           useless_statistics_fall_back_to_nearest)
+UNIT_CASE(quantize_gptq, gptq_is_the_published_algorithm, each_step_of_gptq_lowers_the_loss, equal_and_dead_columns_do_not_stop_gptq)
 UNIT_CASE(quantize_job, jobs_give_valid_files_with_any_scheme, dry_runs_write_nothing_and_cancelled_jobs_leave_nothing)
