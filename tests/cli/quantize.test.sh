@@ -105,7 +105,7 @@ expect 2 'no output' "$tmp/hf" --rtn
 expect 2 'expected one' -o "$tmp/none.llmq" --rtn
 expect 2 'not one of' "$tmp/hf" -o "$tmp/none.llmq" --rtn --bits 3
 expect 2 'not one of' "$tmp/hf" -o "$tmp/none.llmq" --rtn --group-size 48
-expect 2 'belongs to --awq' "$tmp/hf" -o "$tmp/none.llmq" --rtn --calib "$tmp/text"
+expect 2 '--calib needs a method that calibrates' "$tmp/hf" -o "$tmp/none.llmq" --rtn --calib "$tmp/text"
 expect 2 'context' "$tmp/hf" -o "$tmp/none.llmq" --awq --calib "$tmp/text" --calib-seqlen 100000
 expect 1 'No such file' "$tmp/hf" -o "$tmp/none.llmq" --awq --calib "$tmp/no-text"
 expect 1 'No such file' "$tmp/nothing" -o "$tmp/none.llmq" --rtn

@@ -103,7 +103,7 @@ refused 2 '--rtn excludes --awq' quantize "$m" -o "$new" --rtn --awq
 refused 2 '--sym and --asym exclude' quantize "$m" -o "$new" --rtn --sym --asym
 for o in '--calib text' '--calib-samples 3' '--calib-seqlen 9' --no-clip --no-scale; do
     # shellcheck disable=SC2086
-    refused 2 "${o%% *} belongs to --awq" quantize "$m" -o "$new" --rtn $o
+    refused 2 "${o%% *} needs a method that calibrates" quantize "$m" -o "$new" --rtn $o
 done
 refused 2 "--bits: '3' is not one of" quantize "$m" -o "$new" --rtn --bits 3
 refused 2 "--group-size: '0' is not one of" quantize "$m" -o "$new" --rtn --group-size 0
