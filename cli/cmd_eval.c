@@ -43,6 +43,7 @@ struct gate {
     double       limit, value, bound;
     enum verdict verdict;
     double       windows; /* undecided: about how many would decide it, if the value stays; NaN: cannot be told */
+    int          percent; /* its numbers are fractions that people read and give in percent */
 };
 
 struct gates {
@@ -50,18 +51,19 @@ struct gates {
     int         n;
 };
 
-static void add_gate(struct gates *gs, const char *name, double limit, double value, double bound, int minimum, int windows)
+static struct gate *add_gate(struct gates *gs, const char *name, double limit, double value, double bound, int windows)
 {
-    double       sign = minimum ? -1 : 1, room = sign * (limit - value), half = sign * (bound - value);
+    double       sign = strncmp(name, "min", 3) ? 1 : -1, room = sign * (limit - value), half = sign * (bound - value);
     struct gate *g = &gs->g[gs->n++];
 
-    *g = (struct gate){name, limit, value, bound, UNDECIDED, NAN};
+    *g = (struct gate){name, limit, value, bound, UNDECIDED, NAN, 0};
     if (!(room >= 0))
         g->verdict = FAIL;
     else if (half <= room) /* not so for NaN: one window has no interval */
         g->verdict = PASS;
     else if (room > 0 && half == half)
         g->windows = ceil(windows * (half / room) * (half / room));
+    return g;
 }
 
 static void judge(struct gates *gs, const struct cmd *cmd, const struct eval_result *r)
@@ -69,13 +71,13 @@ static void judge(struct gates *gs, const struct cmd *cmd, const struct eval_res
     double t = llmq_eval_t95(r->windows - 1);
 
     if (opt_given(cmd, "max-ppl"))
-        add_gate(gs, "max-ppl", opt.max_ppl, r->ppl, r->ppl_high, 0, r->windows);
+        add_gate(gs, "max-ppl", opt.max_ppl, r->ppl, r->ppl_high, r->windows);
     if (opt_given(cmd, "max-ppl-increase"))
-        add_gate(gs, "max-ppl-increase", opt.max_ppl_increase, r->increase, r->increase_high, 0, r->windows);
+        add_gate(gs, "max-ppl-increase", opt.max_ppl_increase, r->increase, r->increase_high, r->windows)->percent = 1;
     if (opt_given(cmd, "max-kld"))
-        add_gate(gs, "max-kld", opt.max_kld, r->kl_mean, r->kl_mean + t * r->kl_stderr, 0, r->windows);
+        add_gate(gs, "max-kld", opt.max_kld, r->kl_mean, r->kl_mean + t * r->kl_stderr, r->windows);
     if (opt_given(cmd, "min-top1"))
-        add_gate(gs, "min-top1", opt.min_top1, r->top1, r->top1 - t * r->top1_stderr, 1, r->windows);
+        add_gate(gs, "min-top1", opt.min_top1, r->top1, r->top1 - t * r->top1_stderr, r->windows)->percent = 1;
 }
 
 static int gates_failed(const struct gates *gs)
@@ -84,6 +86,18 @@ static int gates_failed(const struct gates *gs)
         if (gs->g[i].verdict != PASS)
             return 1;
     return 0;
+}
+
+struct number {
+    char text[40];
+};
+
+static struct number gate_number(const struct gate *g, double x)
+{
+    struct number n;
+
+    snprintf(n.text, sizeof n.text, g->percent ? "%.6g %%" : "%.6g", g->percent ? 100 * x : x);
+    return n;
 }
 
 /* The message of the worst gate. */
@@ -96,14 +110,16 @@ static int report_gates(const struct gates *gs, struct llmq_err *err)
             worst = &gs->g[i];
     if (!worst)
         return 0;
+
+    struct number value = gate_number(worst, worst->value), limit = gate_number(worst, worst->limit), bound = gate_number(worst, worst->bound);
+
     if (worst->verdict == FAIL)
-        return llmq_fail(err, LLMQ_EGATE, "gate %s: %.6g, expected at %s %.6g", worst->name, worst->value,
-                         strncmp(worst->name, "min", 3) ? "most" : "least", worst->limit);
+        return llmq_fail(err, LLMQ_EGATE, "gate %s: %s, expected at %s %s", worst->name, value.text,
+                         strncmp(worst->name, "min", 3) ? "most" : "least", limit.text);
     if (worst->windows == worst->windows)
-        return llmq_fail(err, LLMQ_EGATE, "gate %s is undecided: %.6g is within %.6g, but its bound %.6g is not; about %.0f windows would decide it",
-                         worst->name, worst->value, worst->limit, worst->bound, worst->windows);
-    return llmq_fail(err, LLMQ_EGATE, "gate %s is undecided: %.6g against %.6g, and more windows are needed", worst->name, worst->value,
-                     worst->limit);
+        return llmq_fail(err, LLMQ_EGATE, "gate %s is undecided: %s is within %s, but its bound %s is not; about %.0f windows would decide it",
+                         worst->name, value.text, limit.text, bound.text, worst->windows);
+    return llmq_fail(err, LLMQ_EGATE, "gate %s is undecided: %s against %s, and more windows are needed", worst->name, value.text, limit.text);
 }
 
 /* ---- output ---------------------------------------------------------------------------------------------- */
@@ -137,9 +153,12 @@ static void print_pair(const struct eval_result *r)
 
 static void print_gates(const struct gates *gs)
 {
-    for (int i = 0; i < gs->n; i++)
-        printf("gate %-17s %s   limit %.6g   value %.6g   bound %.6g\n", gs->g[i].name, verdict_name[gs->g[i].verdict], gs->g[i].limit,
-               gs->g[i].value, gs->g[i].bound);
+    for (int i = 0; i < gs->n; i++) {
+        const struct gate *g = &gs->g[i];
+
+        printf("gate %-17s %s   limit %s   value %s   bound %s\n", g->name, verdict_name[g->verdict], gate_number(g, g->limit).text,
+               gate_number(g, g->value).text, gate_number(g, g->bound).text);
+    }
 }
 
 static void print_text(const struct corpus *c, const struct eval_result *r, const struct gates *gs)

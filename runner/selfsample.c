@@ -78,7 +78,7 @@ static int self_open(struct self *s, const struct llmq_file *f, struct llmq_err 
     if (model_open(&s->model, f, &mo, err) ||
         kv_store_new(&s->kv, s->model, KV_F16, s->group * s->pages, PAGE, (int)hp->n_layers, err) || batch_new(s, err) ||
         LLMQ_NEW(&s->out, (size_t)s->o->windows * (size_t)s->o->seqlen, "the windows' tokens", err) ||
-        LLMQ_NEW(&s->samplers, s->threads, "samplers", err))
+        llmq_alloc((void **)&s->samplers, (size_t)s->threads, sizeof(struct sampler *), "samplers", err))
         return err->code;
     for (int t = 0; t < s->threads; t++)
         if (sampler_new(&s->samplers[t], (int)hp->n_vocab, err))
