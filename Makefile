@@ -137,7 +137,7 @@ headers: | setup               ## every header compiles alone
 lint: setup-lint layers banned docs-sync headers  ## all of those, clang-tidy, shellcheck, mandoc
 	$(Q)tests/lint/lint.sh
 asan: ; +$(Q)$(MAKE) --no-print-directory FLAVOUR=asan test  ## the tests under AddressSanitizer and UBSan
-tsan: ; +$(Q)TSAN_OPTIONS=suppressions=tests/lint/tsan.supp CK_FORK=no $(MAKE) --no-print-directory FLAVOUR=tsan unit  ## unit tests under ThreadSanitizer
+tsan: ; +$(Q)TSAN_OPTIONS="suppressions=tests/lint/tsan.supp history_size=7" CK_FORK=no $(MAKE) --no-print-directory FLAVOUR=tsan unit  ## unit tests under ThreadSanitizer
 parity: $(B)/llmq              ## token ids against the tokenizers library (SHARED=folder of tokenizers)
 	$(Q)tests/golden/parity.sh $(B)/llmq '$(SHARED)'
 bench: $(B)/llmq $(B)/checkkern  ## kernel speed; tests/bench/*.sh compare whole runs

@@ -35,6 +35,9 @@ static struct {
     _Alignas(64) _Atomic uint32_t done;  /* pieces finished; the first thread sleeps on it */
     _Alignas(64) _Atomic uint32_t loops; /* number of the newest loop; the others sleep on it */
     atomic_int                sleepers, waiting, running;
+    _Atomic uint32_t          first; /* newest loop when the region opened */
+    void (*main_fn)(void *);         /* what its first thread runs */
+    void *main_ctx;
 } pool;
 
 static _Thread_local int inside;    /* in a piece */
@@ -169,27 +172,35 @@ static void wait_for_pieces(uint32_t pieces)
     atomic_store(&pool.waiting, 0);
 }
 
-void llmq_parallel_run(void (*main_fn)(void *ctx), void *ctx)
+/* The region captures nothing of its caller's stack: libgomp orders the end of a region by means that ThreadSanitizer
+ * does not see, and would have it that the others still read there when the caller goes on. */
+static void open_region(void)
 {
-    uint32_t seen = atomic_load(&pool.loops);
-
-    if (llmq_parallel_threads() == 1 || atomic_load(&pool.running)) {
-        main_fn(ctx);
-        return;
-    }
-    atomic_store(&pool.running, 1);
 #pragma omp parallel num_threads(n_threads)
     {
         int thread = omp_get_thread_num();
 
         if (thread) {
-            serve(thread, seen);
+            serve(thread, atomic_load(&pool.first));
         } else {
-            main_fn(ctx);
+            pool.main_fn(pool.main_ctx);
             atomic_store(&pool.running, 0);
             announce();
         }
     }
+}
+
+void llmq_parallel_run(void (*main_fn)(void *ctx), void *ctx)
+{
+    if (llmq_parallel_threads() == 1 || atomic_load(&pool.running)) {
+        main_fn(ctx);
+        return;
+    }
+    atomic_store(&pool.first, atomic_load(&pool.loops));
+    pool.main_fn = main_fn;
+    pool.main_ctx = ctx;
+    atomic_store(&pool.running, 1);
+    open_region();
 }
 
 static void pool_for(long items, long size, uint32_t pieces, llmq_parallel_fn fn, void *ctx)
@@ -210,20 +221,23 @@ static void pool_for(long items, long size, uint32_t pieces, llmq_parallel_fn fn
     wait_for_pieces(pieces);
 }
 
-static void omp_for(long items, long size, long pieces, llmq_parallel_fn fn, void *ctx)
-{
-#pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
-    for (long p = 0; p < pieces; p++) {
-        long begin = p * size, end = begin + size < items ? begin + size : items;
+struct loop {
+    long             items, grain;
+    llmq_parallel_fn fn;
+    void            *ctx;
+};
 
-        run_piece(fn, ctx, begin, end, omp_get_thread_num());
-    }
+static void one_loop(void *ctx)
+{
+    const struct loop *l = ctx;
+
+    llmq_parallel_for(l->items, l->grain, l->fn, l->ctx);
 }
 
 void llmq_parallel_for(long items, long grain, llmq_parallel_fn fn, void *ctx)
 {
     int  threads = llmq_parallel_threads();
-    long pieces, size;
+    long size;
 
     if (grain < 1)
         grain = 1;
@@ -233,13 +247,15 @@ void llmq_parallel_for(long items, long grain, llmq_parallel_fn fn, void *ctx)
         fn(ctx, 0, items, inside ? my_number : 0);
         return;
     }
+    if (!atomic_load(&pool.running)) { /* a library's caller, a test: a region for this loop alone */
+        struct loop l = {items, grain, fn, ctx};
+
+        llmq_parallel_run(one_loop, &l);
+        return;
+    }
     /* Four pieces a thread even out what one slow core would hold up. */
     size = (items + 4L * threads - 1) / (4L * threads);
     if (size < grain)
         size = grain;
-    pieces = (items + size - 1) / size;
-    if (atomic_load(&pool.running))
-        pool_for(items, size, (uint32_t)pieces, fn, ctx);
-    else
-        omp_for(items, size, pieces, fn, ctx);
+    pool_for(items, size, (uint32_t)((items + size - 1) / size), fn, ctx);
 }
