@@ -65,7 +65,7 @@ cli_C      := $(filter-out cli/main.c,$(wildcard cli/*.c))
 LIB_OBJ  := $(patsubst %.c,$(B)/%.o,$(common_C) $(format_C) $(convert_C) $(runner_C) $(quantize_C) $(cli_C))
 UNIT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/unit/*.c))
 KERN_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/kernels/*.c))
-GOLD_OBJ := $(B)/tests/golden/checklogits.o
+GOLD_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/golden/*.c))
 
 # ---- instruction sets by file name: *_avx2.c, *_avx512.c ---------------------------------------
 # A kernel file states its instruction set in its name and nowhere else; no other file is compiled
@@ -106,7 +106,7 @@ $(B)/unit: $(UNIT_OBJ) $(B)/libllmq.a
 	$(call link,$^,$$(pkg-config --libs check))
 $(B)/checkkern: $(KERN_OBJ) $(B)/libllmq.a
 	$(call link,$^)
-$(B)/checklogits: $(GOLD_OBJ) $(B)/libllmq.a
+$(B)/checklogits $(B)/checkchat: $(B)/%: $(B)/tests/golden/%.o $(B)/libllmq.a
 	$(call link,$^)
 
 .PHONY: all demo test unit kernels golden format-test cli-test asan tsan lint layers docs-sync headers banned help clean \
@@ -122,7 +122,7 @@ kernels: $(B)/checkkern        ## every instruction set against the scalar refer
 	$(Q)$(B)/checkkern
 format-test: $(B)/llmq         ## files that must load and files that must be refused
 	$(Q)tests/format/run.sh $(B)/llmq
-golden: $(B)/llmq $(B)/checklogits             ## parity with transformers and tokenizers on committed fixtures
+golden: $(B)/llmq $(B)/checklogits $(B)/checkchat ## parity with transformers and tokenizers on committed fixtures
 	$(Q)tests/golden/run.sh $(B)/llmq
 cli-test: $(B)/llmq            ## the command line: outputs, exit statuses, failures
 	$(Q)tests/cli/run.sh $(B)/llmq

@@ -241,7 +241,7 @@ void jv_real_text(double v, char out[40])
     char *to = out;
 
     if (isnan(v) || isinf(v)) {
-        strcpy(out, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        snprintf(out, 40, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
     for (int precision = 0; precision < 17; precision++) {

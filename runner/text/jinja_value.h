@@ -130,7 +130,7 @@ int jv_slice(struct jrun *r, const struct jv *v, const struct jv *from, const st
 int jv_attribute(struct jrun *r, const struct jv *v, struct jstr name, struct jv *out, int *found);
 int jv_call_method(struct jrun *r, const struct jbound *m, const struct jargs *args, struct jv *out);
 int jm_strip(struct jrun *r, const struct jv *s, const struct jv *chars, int left, int right, struct jv *out);
-int jm_replace(struct jrun *r, const struct jv *s, const struct jv *old, const struct jv *new, int64_t count, struct jv *out);
+int jm_replace(struct jrun *r, const struct jv *s, const struct jv *old, const struct jv *by, int64_t count, struct jv *out);
 int jm_lines(struct jrun *r, const struct jv *s, int keep, struct jv *out);
 int jm_words(struct jrun *r, const struct jv *s, int64_t max, struct jv *out);
 /* how: 'u', 'l', 't' (str.title), 'c' (capitalize), 'T' (Jinja's title). */
