@@ -227,6 +227,8 @@ static int is_seq(const struct jv *v) { return v->kind == JV_LIST || v->kind == 
 
 static int binary(struct jrun *r, int op, const struct jv *a, const struct jv *b, struct jv *out)
 {
+    if (op == '%' && a->kind == JV_STR)
+        return jr_fail(r, "formatting by %% is not supported");
     if (check_defined(r, a) || check_defined(r, b))
         return r->err->code;
     if (jv_is_number(a) && jv_is_number(b))
@@ -306,7 +308,7 @@ static int call_range(struct jrun *r, const struct jargs *args, struct jv *out)
 static int call_dict(struct jrun *r, enum jv_kind kind, const struct jargs *args, struct jv *out)
 {
     if (args->n > 1 || (args->n && args->v[0].kind != JV_DICT))
-        return jr_fail(r, "dict and namespace take a dict and names");
+        return jr_fail(r, "dict and namespace of anything but a dict and names are not supported");
     if (jv_new_dict(r, kind, args->nkw + 4, out))
         return r->err->code;
     for (size_t i = 0; args->n && i < args->v[0].dict->n; i++)
@@ -398,11 +400,42 @@ static int check_arguments(struct jrun *r, const struct jmacro *m, const struct 
 
     for (const struct jnode *p = m->parameters->kids; p; p = p->next)
         n++;
-    if (args->n > n)
+    if (args->n > n && !(m->node->op & JM_VARARGS))
         return jr_fail(r, "a macro takes at most %zu arguments, found %zu", n, args->n);
-    for (size_t i = 0; i < args->nkw; i++)
-        if (!is_parameter(m, args->kw[i].name) && !is_named(args->kw[i].name, "caller"))
+    for (size_t i = 0; i < args->nkw; i++) {
+        int taken = is_parameter(m, args->kw[i].name) || m->node->op & (is_named(args->kw[i].name, "caller") ? JM_CALLER : JM_KWARGS);
+
+        if (!taken)
             return jr_fail(r, "a macro does not take the argument %.*s", (int)args->kw[i].name.n, args->kw[i].name.p);
+    }
+    return 0;
+}
+
+/* caller, varargs and kwargs, in a macro that mentions them. */
+static int bind_rest(struct jrun *r, const struct jmacro *m, const struct jargs *args)
+{
+    struct jv more, names, caller = jv_undefined(jv_text("caller").s);
+    size_t    n = 0;
+
+    for (const struct jnode *p = m->parameters->kids; p; p = p->next)
+        n++;
+    n = args->n > n ? n : args->n;
+    if (jv_new_seq(r, JV_TUPLE, args->n - n, &more) || jv_new_dict(r, JV_DICT, args->nkw, &names))
+        return r->err->code;
+    for (size_t i = n; i < args->n; i++)
+        more.seq->v[i - n] = args->v[i];
+    for (size_t i = 0; i < args->nkw; i++) {
+        struct jv key = jv_name(args->kw[i].name);
+
+        if (m->node->op & JM_CALLER && is_named(args->kw[i].name, "caller"))
+            caller = args->kw[i].v;
+        else if (!is_parameter(m, args->kw[i].name) && jv_put(r, names.dict, &key, &args->kw[i].v))
+            return r->err->code;
+    }
+    if ((m->node->op & JM_CALLER && assign_name(r, (struct jname){"caller", 6}, &caller)) ||
+        (m->node->op & JM_VARARGS && assign_name(r, (struct jname){"varargs", 7}, &more)) ||
+        (m->node->op & JM_KWARGS && assign_name(r, (struct jname){"kwargs", 6}, &names)))
+        return r->err->code;
     return 0;
 }
 
@@ -426,10 +459,7 @@ static int call_macro(struct jrun *r, const struct jmacro *m, const struct jargs
 
     if (check_arguments(r, m, args) || push_scope(r, m->scope))
         return r->err->code;
-    for (size_t i = 0; i < args->nkw; i++)
-        if (is_named(args->kw[i].name, "caller") && assign_name(r, args->kw[i].name, &args->kw[i].v))
-            return r->err->code;
-    if (bind_parameters(r, m, args) || capture(r, m->node->kids, out))
+    if (bind_rest(r, m, args) || bind_parameters(r, m, args) || capture(r, m->node->kids, out))
         return r->err->code;
     r->scope = before;
     return 0;
@@ -674,24 +704,18 @@ static int choose(struct jrun *r, const struct jnode *n, const struct jv **items
     return 0;
 }
 
-static int loop_depth(struct jrun *r)
-{
-    struct jv up;
-
-    return look_up(r, (struct jname){"loop", 4}, &up) == 0 && up.kind == JV_LOOP ? up.loop->depth : 0;
-}
-
 static int run_for(struct jrun *r, const struct jnode *n)
 {
     struct jscope   *before = r->scope;
     const struct jv *items;
     size_t           count;
+    int              finished = 0; /* a round ended without a jump: only then is the else not for this loop, as in Jinja */
     struct jv        over;
     struct jloop    *loop;
 
     if (eval(r, n->b, &over) || jv_items(r, &over, &items, &count) || (n->c && choose(r, n, &items, &count)) || JR_NEW(r, &loop, 1))
         return r->err->code;
-    *loop = (struct jloop){.v = items, .n = count, .depth = loop_depth(r) + 1};
+    *loop = (struct jloop){.v = items, .n = count};
     for (; loop->at < count && r->jump != JR_BREAK; loop->at++) {
         struct jv object = {.kind = JV_LOOP, .loop = loop};
 
@@ -699,10 +723,11 @@ static int run_for(struct jrun *r, const struct jnode *n)
         if (jr_step(r, 1) || push_scope(r, before) || assign_name(r, (struct jname){"loop", 4}, &object) || assign(r, n->a, &items[loop->at]) ||
             run_body(r, n->kids))
             return r->err->code;
+        finished |= r->jump == JR_RUN;
     }
     r->jump = JR_RUN;
     r->scope = before;
-    if (count || !n->d)
+    if (finished || !n->d)
         return 0;
     if (push_scope(r, before) || run_body(r, n->d->kids))
         return r->err->code;

@@ -98,7 +98,9 @@ FILTER(indent)
     int         first = a[1] && jv_truth(a[1]), blank = a[2] && jv_truth(a[2]);
 
     UNUSED;
-    if (jv_to_str(r, v, &s) || indentation(r, a[0], &by) || jb_str(r, &b, s.s) || jb_literal(r, &b, "\n"))
+    if (v->kind != JV_STR)
+        return jr_fail(r, "indent: a %s, expected a str", jv_type(v));
+    if (indentation(r, a[0], &by) || jb_str(r, &b, v->s) || jb_literal(r, &b, "\n"))
         return r->err->code;
     s = jb_take(&b);
     b = (struct jbuf){0};
@@ -116,12 +118,20 @@ FILTER(indent)
 
 FILTER(wordcount)
 {
-    struct jv s, words;
+    struct jv s;
+    int64_t   n = 0;
+    int       len, inside = 0;
 
     UNUSED;
-    if (jv_to_str(r, v, &s) || jm_words(r, &s, -1, &words))
+    if (jv_to_str(r, v, &s) || jr_step(r, s.s.n))
         return r->err->code;
-    *out = jv_int((int64_t)words.seq->n);
+    for (size_t i = 0; i < s.s.n; i += (size_t)len) {
+        int word = jinja_is_word(utf8_get(s.s.p + i, &len));
+
+        n += word && !inside;
+        inside = word;
+    }
+    *out = jv_int(n);
     return 0;
 }
 
@@ -309,19 +319,23 @@ static int read_number(struct jrun *r, const struct jv *v, int base, int64_t *i,
 FILTER(f_int)
 {
     int64_t i = 0, base = 10;
-    double  x;
+    double  x = 0;
 
     UNUSED;
     *out = a[0] ? *a[0] : jv_int(0);
     if (a[1] && (jv_to_int(r, a[1], "the base", &base) || base < 2 || base > 36))
         return r->err->code ? r->err->code : jr_fail(r, "the base is %lld, expected 2 to 36", (long long)base);
-    if (v->kind == JV_STR) {
-        if (read_number(r, v, (int)base, &i, NULL))
-            *out = jv_int(i);
-        else if (read_number(r, v, 10, NULL, &x) && x > -9e18 && x < 9e18)
-            *out = jv_int((int64_t)x);
-    } else if (v->kind == JV_REAL ? v->r > -9e18 && v->r < 9e18 : jv_is_number(v)) {
-        *out = jv_int(v->kind == JV_REAL ? (int64_t)v->r : v->i);
+    if (v->kind == JV_UNDEFINED)
+        return jr_fail(r, "'%.*s' is undefined", (int)(v->s.n > 60 ? 60 : v->s.n), v->s.p);
+    if (v->kind == JV_STR && read_number(r, v, (int)base, &i, NULL)) {
+        *out = jv_int(i);
+    } else if (v->kind == JV_REAL || (v->kind == JV_STR && read_number(r, v, 10, NULL, &x))) {
+        x = v->kind == JV_REAL ? v->r : x;
+        if (!(x > -9.2e18 && x < 9.2e18))
+            return jr_fail(r, "an integer of this size is not supported");
+        *out = jv_int((int64_t)x);
+    } else if (jv_is_number(v)) {
+        *out = jv_int(v->i);
     }
     return 0;
 }
@@ -332,6 +346,8 @@ FILTER(f_float)
 
     UNUSED;
     *out = a[0] ? *a[0] : jv_real(0);
+    if (v->kind == JV_UNDEFINED)
+        return jr_fail(r, "'%.*s' is undefined", (int)(v->s.n > 60 ? 60 : v->s.n), v->s.p);
     if (jv_is_number(v))
         *out = jv_real(jv_number(v));
     else if (v->kind == JV_STR && read_number(r, v, 10, NULL, &x))
@@ -366,7 +382,7 @@ FILTER(f_round)
         return jr_fail(r, "round: the method is common, ceil or floor");
     *out = jv_real(x / scale[digits]);
     if (v->kind != JV_REAL && (!a[1] || jv_is_text(a[1], "common")))
-        *out = *v;
+        *out = jv_int(v->i);
     return 0;
 }
 
@@ -624,6 +640,8 @@ FILTER(unique)
     for (size_t i = 0; i < n; i++) {
         int seen = 0;
 
+        if (by[i].kind == JV_LIST || by[i].kind == JV_DICT)
+            return jr_fail(r, "unique: a %s, expected text, numbers or tuples", jv_type(&by[i]));
         for (size_t j = 0; j < kept && !seen; j++)
             if (jv_equal(r, &keys.seq->v[j], &keys.seq->v[i], &seen))
                 return r->err->code;
@@ -687,6 +705,16 @@ static const struct jv *keyword(const struct jargs *args, const char *name)
     return NULL;
 }
 
+/* As Jinja has it for map, select and their kin: nothing at all is taken for an empty list. */
+static int items_or_none(struct jrun *r, const struct jv *v, const struct jv **items, size_t *n)
+{
+    static const struct jv none;
+
+    *items = &none;
+    *n = 0;
+    return jv_truth(v) ? jv_items(r, v, items, n) : 0;
+}
+
 /* map(attribute="a", default=b), map("filter", arguments) */
 FILTER(map)
 {
@@ -695,9 +723,9 @@ FILTER(map)
     size_t           n;
 
     (void)a;
-    if (jv_items(r, v, &items, &n) || jr_step(r, n) || jv_new_seq(r, JV_LIST, n, out))
+    if (items_or_none(r, v, &items, &n) || jr_step(r, n) || jv_new_seq(r, JV_LIST, n, out))
         return r->err->code;
-    if (!attribute && (!args->n || args->v[0].kind != JV_STR))
+    if (!attribute && n && (!args->n || args->v[0].kind != JV_STR))
         return jr_fail(r, "map needs an attribute or a filter's name");
     for (size_t i = 0; i < n; i++) {
         struct jv *to = &out->seq->v[i];
@@ -714,13 +742,13 @@ FILTER(map)
 /* select(test, arguments), or of an attribute of each: with(attribute, test, arguments).  Without a test: the truth. */
 static int choose(struct jrun *r, const struct jv *v, const struct jargs *args, int attribute, int want, struct jv *out)
 {
-    const struct jv *items, *by;
+    const struct jv *items, *by = NULL;
     size_t           n, kept = 0, skip = (size_t)attribute + 1;
     struct jargs     rest = {args->v + skip, args->n > skip ? args->n - skip : 0, args->kw, args->nkw};
 
     if (args->n < (size_t)attribute || (args->n >= skip && args->v[attribute].kind != JV_STR))
         return jr_fail(r, "select and its kin need %s a test's name", attribute ? "an attribute and" : "");
-    if (jv_items(r, v, &items, &n) || elements(r, v, attribute ? &args->v[0] : NULL, &by, &n) || jv_new_seq(r, JV_LIST, n, out))
+    if (items_or_none(r, v, &items, &n) || (n && elements(r, v, attribute ? &args->v[0] : NULL, &by, &n)) || jv_new_seq(r, JV_LIST, n, out))
         return r->err->code;
     for (size_t i = 0; i < n; i++) {
         int holds = jv_truth(&by[i]);

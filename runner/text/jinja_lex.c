@@ -166,13 +166,13 @@ static int lex_number(struct lexer *l)
     char        digits[64];
     size_t      n = 0;
     const char *p = l->p;
-    int         real = 0;
+    int         real = 0, index = l->n && l->tok[l->n - 1].kind == JT_OP && *l->tok[l->n - 1].text.p == '.'; /* a.0.1 */
     struct jtok *t;
 
     for (; n < sizeof digits - 1; p++) {
         if (*p == '_' && is_digit(p[1]))
             continue;
-        if (!is_digit(*p) && !(*p == '.' && !real && is_digit(p[1])) &&
+        if (!is_digit(*p) && !(*p == '.' && !real && !index && is_digit(p[1])) &&
             !((*p == 'e' || *p == 'E') && (is_digit(p[1]) || ((p[1] == '-' || p[1] == '+') && is_digit(p[2])))) &&
             !((*p == '-' || *p == '+') && n && (digits[n - 1] == 'e' || digits[n - 1] == 'E')))
             break;

@@ -376,6 +376,7 @@ static int is_numeric(uint32_t c)
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
 }
 static int is_alnum(uint32_t c) { return is_alpha(c) || is_numeric(c); }
+int        jinja_is_word(uint32_t c) { return c == '_' || is_alnum(c); }
 
 static int isalpha_(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out) { (void)a; *out = jv_bool(every(s, is_alpha)); return jr_step(r, s->s.n); }
 static int isdigit_(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out) { (void)a; *out = jv_bool(every(s, is_decimal)); return jr_step(r, s->s.n); }
@@ -413,6 +414,13 @@ static int is_cased(uint32_t c)
 /* What Jinja's title filter takes for the start of a word. */
 static int is_break(uint32_t c) { return jinja_is_space(c) || c == '-' || c == '(' || c == '[' || c == '{' || c == '<'; }
 
+static uint32_t cased_as(uint32_t c, int how)
+{
+    utf8proc_int32_t u = (utf8proc_int32_t)c;
+
+    return (uint32_t)(how == 'u' ? utf8proc_toupper(u) : how == 't' ? utf8proc_totitle(u) : utf8proc_tolower(u));
+}
+
 int jm_case(struct jrun *r, const struct jv *s, int how, struct jv *out)
 {
     struct jbuf b = {0};
@@ -422,7 +430,7 @@ int jm_case(struct jrun *r, const struct jv *s, int how, struct jv *out)
         uint32_t c = utf8_get(s->s.p + i, &len);
         int      up = how == 'u' || (how != 'l' && start);
         char     text[UTF8_MAX] = "SS";
-        int      n = up && c == 0xdf ? 2 : utf8_put(text, (uint32_t)(up ? utf8proc_toupper((utf8proc_int32_t)c) : utf8proc_tolower((utf8proc_int32_t)c)));
+        int      n = up && c == 0xdf ? 2 : utf8_put(text, cased_as(c, up ? how == 'u' || how == 'T' ? 'u' : 't' : 'l'));
 
         start = how == 't' ? !is_cased(c) : how == 'T' && is_break(c);
         if (up && how != 'u' && c == 0xdf)
@@ -632,8 +640,8 @@ static int loop_field(const struct jloop *l, struct jstr name, struct jv *out)
         {"first", jv_bool(l->at == 0)},
         {"last", jv_bool(l->at + 1 == l->n)},
         {"length", jv_int((int64_t)l->n)},
-        {"depth", jv_int(l->depth)},
-        {"depth0", jv_int(l->depth - 1)},
+        {"depth", jv_int(1)}, /* it counts recursion only */
+        {"depth0", jv_int(0)},
         {"previtem", l->at ? l->v[l->at - 1] : jv_undefined((struct jstr){"previtem", NULL, 8})},
         {"nextitem", l->at + 1 < l->n ? l->v[l->at + 1] : jv_undefined((struct jstr){"nextitem", NULL, 8})}};
 
@@ -663,16 +671,25 @@ static const struct jmethod methods[] = {
     {JV_DICT, "items", "", dict_items}, {JV_DICT, "copy", "", copy},
     {JV_LOOP, "cycle", NULL, NULL}, {JV_LOOP, "changed", NULL, NULL}};
 
-/* Python has these, and a sandbox refuses them. */
-static int is_refused(const struct jv *v, struct jstr name)
-{
-    static const struct { enum jv_kind kind; const char *name; } refused[] = {
-        {JV_LIST, "append"}, {JV_LIST, "extend"}, {JV_LIST, "insert"}, {JV_LIST, "pop"}, {JV_LIST, "remove"}, {JV_LIST, "clear"},
-        {JV_LIST, "reverse"}, {JV_LIST, "sort"}, {JV_DICT, "pop"}, {JV_DICT, "popitem"}, {JV_DICT, "clear"}, {JV_DICT, "update"},
-        {JV_DICT, "setdefault"}};
+struct named { enum jv_kind kind; const char *name; };
 
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (refused[i].kind == v->kind && strlen(refused[i].name) == name.n && !memcmp(refused[i].name, name.p, name.n))
+/* Python has these, and a sandbox refuses them. */
+static const struct named changing[] = {
+    {JV_LIST, "append"}, {JV_LIST, "extend"}, {JV_LIST, "insert"}, {JV_LIST, "pop"}, {JV_LIST, "remove"}, {JV_LIST, "clear"},
+    {JV_LIST, "reverse"}, {JV_LIST, "sort"}, {JV_DICT, "pop"}, {JV_DICT, "popitem"}, {JV_DICT, "clear"}, {JV_DICT, "update"},
+    {JV_DICT, "setdefault"}};
+
+/* Python has these, and this does not. */
+static const struct named missing[] = {
+    {JV_STR, "casefold"}, {JV_STR, "center"}, {JV_STR, "encode"}, {JV_STR, "expandtabs"}, {JV_STR, "format"}, {JV_STR, "format_map"},
+    {JV_STR, "isascii"}, {JV_STR, "isidentifier"}, {JV_STR, "isprintable"}, {JV_STR, "istitle"}, {JV_STR, "ljust"}, {JV_STR, "maketrans"},
+    {JV_STR, "partition"}, {JV_STR, "rindex"}, {JV_STR, "rjust"}, {JV_STR, "rpartition"}, {JV_STR, "swapcase"}, {JV_STR, "translate"},
+    {JV_STR, "zfill"}, {JV_DICT, "fromkeys"}};
+
+static int is_one_of(const struct named *list, size_t n, const struct jv *v, struct jstr name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i].kind == v->kind && strlen(list[i].name) == name.n && !memcmp(list[i].name, name.p, name.n))
             return 1;
     return 0;
 }
@@ -688,8 +705,14 @@ int jv_attribute(struct jrun *r, const struct jv *v, struct jstr name, struct jv
         *out = *field;
     if (v->kind == JV_LOOP)
         *found = loop_field(v->loop, name, out);
-    if (is_refused(v, name))
+    if (v->kind == JV_MACRO && name.n == 4 && !memcmp(name.p, "name", 4)) {
+        *out = jv_name(v->macro->node->name);
+        *found = 1;
+    }
+    if (is_one_of(changing, sizeof changing / sizeof changing[0], v, name))
         return jr_fail(r, "%.*s would change a %s, and a template cannot", (int)name.n, name.p, jv_type(v));
+    if (is_one_of(missing, sizeof missing / sizeof missing[0], v, name))
+        return jr_fail(r, "%s.%.*s is not supported", jv_type(v), (int)name.n, name.p);
     for (size_t i = 0; i < sizeof methods / sizeof methods[0] && !*found; i++) {
         if (methods[i].kind != v->kind || strlen(methods[i].name) != name.n || memcmp(methods[i].name, name.p, name.n) != 0)
             continue;

@@ -11,7 +11,7 @@ enum { MAX_DEPTH = 200 };
 struct parser {
     struct llmq_arena *arena;
     struct jtok       *t; /* the next token */
-    int                depth, loops;
+    int                depth, loops, mentions; /* of the macro that is being read: JM_CALLER and so on */
     struct llmq_err   *err;
 };
 
@@ -216,6 +216,7 @@ static struct jnode *parse_word(struct parser *p)
     if (!n)
         return NULL;
     n->name = p->t->text;
+    p->mentions |= (is_word(p->t, "caller") ? JM_CALLER : 0) | (is_word(p->t, "varargs") ? JM_VARARGS : 0) | (is_word(p->t, "kwargs") ? JM_KWARGS : 0);
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
         if (is_word(p->t, constants[i].word)) {
             n->kind = constants[i].kind;
@@ -261,12 +262,21 @@ static struct jnode *parse_subscript(struct parser *p, struct jnode *a)
     for (int i = 0; n && i < 3; i++) {
         if (!is_op(p->t, ":") && !is_op(p->t, "]") && !(*part[i] = parse_expr(p)))
             return NULL;
+        if (i == 0 && n->b && take_op(p, ",")) { /* a[b, c]: the index is a tuple */
+            struct jnode *tuple = node(p, JN_TUPLE, n->line);
+
+            if (!tuple || !parse_list(p, "]", 0, &n->b->next))
+                return NULL;
+            tuple->kids = n->b;
+            n->b = tuple;
+            return n;
+        }
         if (!take_op(p, ":"))
             break;
         n->kind = JN_SLICE;
     }
-    if (n && n->kind == JN_ITEM && !n->b)
-        return unexpected(p, "an index");
+    if (n && n->kind == JN_ITEM && !n->b) /* a[]: the empty tuple */
+        n->b = node(p, JN_TUPLE, n->line);
     return n && need_op(p, "]") ? n : NULL;
 }
 
@@ -336,10 +346,9 @@ static struct jnode *parse_test(struct parser *p, struct jnode *a)
     if (take_op(p, "(")) {
         if (!parse_list(p, ")", 1, &n->kids))
             return NULL;
-    } else if ((p->t->kind == JT_NAME && !is_word(p->t, "else") && !is_word(p->t, "or") && !is_word(p->t, "and") && !is_word(p->t, "if") &&
-                !is_word(p->t, "is")) ||
+    } else if ((p->t->kind == JT_NAME && !is_word(p->t, "else") && !is_word(p->t, "or") && !is_word(p->t, "and")) ||
                p->t->kind == JT_STR || p->t->kind == JT_INT || p->t->kind == JT_REAL || is_op(p->t, "[") || is_op(p->t, "{")) {
-        n->kids = parse_postfix(p, parse_primary(p));
+        n->kids = is_word(p->t, "is") ? unexpected(p, "one test only") : parse_postfix(p, parse_primary(p));
         if (!n->kids)
             return NULL;
     }
@@ -581,38 +590,53 @@ static int parse_until(struct parser *p, struct jnode **kids, const char *end)
     return end_tag(p);
 }
 
-/* name, or name, name: what a for or a set assigns to. */
+static struct jnode *parse_target(struct parser *p);
+
+/* A name, namespace.name, or targets in brackets. */
+static struct jnode *parse_one_target(struct parser *p)
+{
+    struct jnode *n;
+
+    if (take_op(p, "(")) {
+        if (++p->depth > MAX_DEPTH)
+            return unexpected(p, "fewer brackets");
+        n = parse_target(p);
+        p->depth--;
+        return n && need_op(p, ")") ? n : NULL;
+    }
+    if (p->t->kind != JT_NAME)
+        return unexpected(p, "a name");
+    n = parse_word(p);
+    if (n && n->kind != JN_NAME) {
+        p->t--;
+        return unexpected(p, "a name that can be assigned to");
+    }
+    return n && take_op(p, ".") ? parse_attribute(p, n) : n;
+}
+
+/* a, or a, (b, c): what a for or a set assigns to. */
 static struct jnode *parse_target(struct parser *p)
 {
-    int           line = p->t->line, brackets = take_op(p, "(");
-    struct jnode *tuple = NULL, *n, **tail = NULL;
+    struct jnode *n = parse_one_target(p), *tuple, **tail;
 
-    do {
-        if (tuple && (is_word(p->t, "in") || is_op(p->t, "=") || is_op(p->t, ")")))
+    if (!n || !is_op(p->t, ","))
+        return n;
+    tuple = unary(p, JN_TUPLE, n->line, n);
+    if (!tuple)
+        return NULL;
+    tuple->a = NULL;
+    tuple->kids = n;
+    tail = &n->next;
+    while (take_op(p, ",")) {
+        if (is_word(p->t, "in") || is_op(p->t, "=") || is_op(p->t, ")"))
             break;
-        if (p->t->kind != JT_NAME)
-            return unexpected(p, "a name");
-        n = parse_word(p);
+        n = parse_one_target(p);
         if (!n)
             return NULL;
-        if (n->kind != JN_NAME) {
-            p->t--;
-            return unexpected(p, "a name that can be assigned to");
-        }
-        if (!tuple && !is_op(p->t, ","))
-            break;
-        if (!tuple) {
-            tuple = node(p, JN_TUPLE, line);
-            if (!tuple)
-                return NULL;
-            tail = &tuple->kids;
-        }
         *tail = n;
         tail = &n->next;
-    } while (take_op(p, ","));
-    if (brackets && !need_op(p, ")"))
-        return NULL;
-    return tuple ? tuple : n;
+    }
+    return tuple;
 }
 
 static struct jnode *parse_for(struct parser *p, int line)
@@ -649,7 +673,7 @@ static struct jnode *parse_if(struct parser *p, int line)
     struct jnode            *n = node(p, JN_IF, line), *at = n;
 
     while (at) {
-        if (!(at->a = parse_tuple(p, 1)) || !end_tag(p) || !parse_body(p, &at->kids, ends))
+        if (!(at->a = parse_tuple(p, 0)) || !end_tag(p) || !parse_body(p, &at->kids, ends))
             return NULL;
         if (take_word(p, "elif")) {
             at = at->d = node(p, JN_IF, p->t->line);
@@ -672,8 +696,6 @@ static struct jnode *parse_set(struct parser *p, int line)
 
     if (!n || !(n->a = parse_target(p)))
         return NULL;
-    if (n->a->kind == JN_NAME && take_op(p, ".") && !(n->a = parse_attribute(p, n->a)))
-        return NULL;
     if (take_op(p, "="))
         return (n->b = parse_tuple(p, 1)) && end_tag(p) ? n : NULL;
     n->kind = JN_SET_BLOCK;
@@ -687,6 +709,7 @@ static struct jnode *parse_set(struct parser *p, int line)
 static struct jnode *parse_parameters(struct parser *p)
 {
     struct jnode *list = node(p, JN_BLOCK, p->t->line), **tail = list ? &list->kids : NULL;
+    int           defaults = 0;
 
     while (list && !take_op(p, ")")) {
         struct jnode *n = node(p, JN_KEYWORD, p->t->line);
@@ -695,9 +718,15 @@ static struct jnode *parse_parameters(struct parser *p)
             return NULL;
         if (p->t->kind != JT_NAME)
             return unexpected(p, "a parameter's name");
+        for (const struct jnode *other = list->kids; other; other = other->next)
+            if (other->name.n == p->t->text.n && !memcmp(other->name.p, p->t->text.p, other->name.n))
+                return unexpected(p, "another name: there is a parameter of this one");
         n->name = p->t++->text;
         if (take_op(p, "=") && !(n->a = parse_expr(p)))
             return NULL;
+        if (!n->a && defaults)
+            return unexpected(p, "a default, as the parameter in front has one");
+        defaults = n->a != NULL;
         *tail = n;
         tail = &n->next;
         if (!is_op(p->t, ")") && !need_op(p, ","))
@@ -709,15 +738,17 @@ static struct jnode *parse_parameters(struct parser *p)
 static struct jnode *parse_macro(struct parser *p, int line)
 {
     struct jnode *n = node(p, JN_MACRO, line);
-    int           loops = p->loops, ok;
+    int           loops = p->loops, mentions = p->mentions, ok;
 
     if (!n)
         return NULL;
     if (p->t->kind != JT_NAME)
         return unexpected(p, "a macro's name");
     n->name = p->t++->text;
-    p->loops = 0;
+    p->loops = p->mentions = 0;
     ok = need_op(p, "(") && (n->a = parse_parameters(p)) && end_tag(p) && parse_until(p, &n->kids, "endmacro");
+    n->op = p->mentions;
+    p->mentions |= mentions;
     p->loops = loops;
     return ok ? n : NULL;
 }
@@ -726,7 +757,7 @@ static struct jnode *parse_macro(struct parser *p, int line)
 static struct jnode *parse_call_block(struct parser *p, int line)
 {
     struct jnode *n = node(p, JN_CALL_BLOCK, line);
-    int           loops = p->loops, ok;
+    int           loops = p->loops, mentions = p->mentions, ok;
 
     if (!n)
         return NULL;
@@ -735,8 +766,11 @@ static struct jnode *parse_call_block(struct parser *p, int line)
         return NULL;
     if (n->b->kind != JN_CALL)
         return unexpected(p, "a call");
-    p->loops = 0;
+    mentions |= p->mentions;
+    p->loops = p->mentions = 0;
     ok = end_tag(p) && parse_until(p, &n->kids, "endcall");
+    n->op = p->mentions;
+    p->mentions |= mentions;
     p->loops = loops;
     return ok ? n : NULL;
 }

@@ -36,6 +36,8 @@ int jinja_lex(struct llmq_arena *a, const char *text, size_t len, struct jtok **
 
 /* Python's str.isspace */
 int jinja_is_space(uint32_t c);
+/* What \w matches in Python's re. */
+int jinja_is_word(uint32_t c);
 
 /* ---- the tree ---------------------------------------------------------------------------------- */
 
@@ -73,6 +75,9 @@ enum jnode_kind {
 /* Two-character operators are op[0] << 8 | op[1]. */
 enum { JO_EQ = '=' << 8 | '=', JO_NE = '!' << 8 | '=', JO_GE = '>' << 8 | '=', JO_LE = '<' << 8 | '=', JO_FLOOR = '/' << 8 | '/',
        JO_POW = '*' << 8 | '*', JO_IN = 'i' << 8 | 'n', JO_NOT_IN = 'n' << 8 | 'i' };
+
+/* What a macro's body mentions, in JN_MACRO's and JN_CALL_BLOCK's op: it takes arguments without a parameter then. */
+enum { JM_CALLER = 1, JM_VARARGS = 2, JM_KWARGS = 4 };
 
 struct jnode {
     enum jnode_kind kind;

@@ -351,7 +351,7 @@ int jb_value(struct jrun *r, struct jbuf *b, const struct jv *v)
         rc = v->kind == JV_DICT ? put_dict(r, b, v->dict) : put_seq(r, b, v);
         r->depth--;
         return rc;
-    default: return jr_fail(r, "a %s cannot be printed", jv_type(v));
+    default: return jr_fail(r, "printing a %s is not supported", jv_type(v));
     }
 }
 
@@ -634,10 +634,8 @@ int jv_slice(struct jrun *r, const struct jv *v, const struct jv *from, const st
     int64_t          by = 1, a, b, n;
     struct jbuf      text = {0};
 
-    if (v->kind != JV_LIST && v->kind != JV_TUPLE && v->kind != JV_STR) {
-        *out = jv_undefined((struct jstr){"a slice", NULL, 7});
-        return 0;
-    }
+    if (v->kind != JV_LIST && v->kind != JV_TUPLE && v->kind != JV_STR)
+        return jr_fail(r, "a slice of a %s is not supported", jv_type(v));
     if (step && step->kind != JV_NONE && jv_to_int(r, step, "a slice's step", &by))
         return r->err->code;
     if (!by || by == INT64_MIN)

@@ -36,7 +36,7 @@ struct jv {
 struct jseq { struct jv *v; size_t n; };
 struct jpair { struct jv key, value; };
 struct jdict { struct jpair *v; size_t n, cap; };
-struct jloop { const struct jv *v; size_t n, at; struct jv changed; int depth, has_changed; };
+struct jloop { const struct jv *v; size_t n, at; struct jv changed; int has_changed; };
 struct jmacro { const struct jnode *node, *parameters; struct jscope *scope; };
 struct jbound { struct jv self; const struct jmethod *method; };
 

@@ -8,6 +8,7 @@ templates in tests/golden/chat/*.jinja and of the snippets below.
 
 A case has a template (or a file's name), the name of a context and one of: text, error (anything that Jinja or Python
 raised), refused (the text of raise_exception).  checkchat (tests/golden/checkchat.c) reads them."""
+import copy
 import datetime
 import json
 import pathlib
@@ -63,7 +64,7 @@ ENV = environment()
 def case(name, context_name, context, template=None, file=None):
     out = {"name": name, "context": context_name, **({"template": template} if file is None else {"file": file})}
     try:
-        text = ENV.from_string(template if file is None else (HERE / file).read_text()).render(**context)
+        text = ENV.from_string(template if file is None else (HERE / file).read_text()).render(**copy.deepcopy(context))
         text.encode()
         out["text"] = text
     except Refused as e:
@@ -125,10 +126,10 @@ s ~ 1 ~ none ~ t ~ x ~ l | "a" ~ undefined_thing ~ "b" | l + [4] | (1,) + (2, 3)
 n == 7 | n == 7.0 | t == 1 | none == none | s == "Hello, World" | l == [3, 1, 2] | l == (3, 1, 2) | d == d | e == none | s != e | nest == [[1, 2], [3, 4]]
 1 < 2 < 3 | 1 < 3 < 2 | n >= 7 <= 8 | "a" < "b" | "a" < 1 | l < [3, 2] | (1, 2) < (1, 3) | none < 1 | "é" > "z" | 3 in l | 9 not in l | "ell" in s | "" in s | "b" in d | "x" in e | 1 in s | none in l | missing in l | 1 in missing
 n and s | e and s | e or s | none or z or "last" | not none and t | n if t else s | n if e else s | n if e | (n if e) is defined | 1 if 0 else 2 if 0 else 3 | (1, 2, 3) | (1,) | () | 1, 2 | [1, [2, "a'b", 'q"', 'b"\'c', "n\n\t\\"]] | {"a": 1, 2: [none, true, false], "c": {"d": x}} | {} | [] | [[]] | ["é", "\u200b", "\x07", "😀", "\u00ad"]
-true | True | false | none | None | l[0] | l[-1] | l[9] | l[9] is defined | l["a"] | l[none] | s[0] | s[-1] | u[6] | s[99] | d["b"] | d["zz"] | d.b | d.a.x[2].y | d.zz | d.zz.y | d["zz"]["y"] | d.items | missing | missing.x | missing[0] | none.x | none.x is defined | n.x | d.C.x | x.y is defined | s.nothing is undefined | items | d.items() | d.keys() | d.values() | d.get("b") | d.get("q") | d.get("q", 5) | d.get("C", 9) | d.copy()
+true | True | false | none | None | l[0] | l[-1] | l[9] | l[9] is defined | l["a"] | l[none] | s[0] | s[-1] | u[6] | s[99] | d["b"] | d["zz"] | d.b | d.a.x[2].y | d.zz | d.zz.y | d["zz"]["y"] | missing | missing.x | missing[0] | none.x | none.x is defined | n.x | d.C.x | x.y is defined | s.nothing is undefined | items | (d.items()|list) | (d.keys()|list) | (d.values()|list) | d.get("b") | d.get("q") | d.get("q", 5) | d.get("C", 9) | d.copy()
 l[1:] | l[:-1] | l[::2] | l[::-1] | l[5:] | l[:2:1] | s[1:4] | s[::-1] | s[-3:] | u[::-1] | s[3:1] | l[none:2] | l[::0] | e[::-1] | (1, 2, 3)[1:] | d[1:] | nest[0][1] | nest[1:][0] | l[1:][0]
 s.upper() | s.lower() | s.title() | s.capitalize() | u.upper() | u.lower() | u.title() | u.capitalize() | "they're bill's 3rd".title() | ws.strip() | ws.lstrip() | ws.rstrip() | s.strip("Hd") | s.strip("") | s.lstrip("eH") | s.rstrip("dlr") | "xxaxx".strip("x") | ws.split() | s.split(",") | s.split(", ", 1) | "a,b,,c".split(",") | "a,b,c".split(",", 1)[-1] | "a b  c".split(none, 1) | "a,b,c".rsplit(",", 1) | "".split() | "".split(",") | s.split("") | lines.splitlines() | lines.splitlines(true) | "a</think>b".split("</think>")[0] | "a</think>b".split("</think>")[-1].lstrip("\n")
-s.startswith("Hell") | s.startswith(("x", "He")) | s.endswith("ld") | s.endswith("x") | s.find("o") | s.rfind("o") | s.find("zz") | s.index("W") | s.index("zz") | s.count("l") | s.count("") | u.find("你") | s.replace("l", "L") | s.replace("l", "L", 1) | s.replace("", "-") | e.replace("", "x") | "-".join(ls) | "-".join(l) | "".join([]) | s.removeprefix("Hello") | s.removesuffix("x") | "abc".isalpha() | "ab1".isalnum() | "12".isdigit() | "".isdigit() | "1.5".isnumeric() | " \n".isspace() | "ABC d".isupper() | "abc".islower() | "x".islower | l.index(1) | l.index(9) | l.count(3) | l.append(1) | d.update({}) | d.pop("b") | l.sort() | l.copy() | s.nosuch() | n() | s() | missing() | missing.f() | s.upper(1) | s.replace("a") | d.get()
+s.startswith("Hell") | s.startswith(("x", "He")) | s.endswith("ld") | s.endswith("x") | s.find("o") | s.rfind("o") | s.find("zz") | s.index("W") | s.index("zz") | s.count("l") | s.count("") | u.find("你") | s.replace("l", "L") | s.replace("l", "L", 1) | s.replace("", "-") | e.replace("", "x") | "-".join(ls) | "-".join(l) | "".join([]) | s.removeprefix("Hello") | s.removesuffix("x") | "abc".isalpha() | "ab1".isalnum() | "12".isdigit() | "".isdigit() | "1.5".isnumeric() | " \n".isspace() | "ABC d".isupper() | "abc".islower() | l.index(1) | l.index(9) | l.count(3) | l.append(1) | d.update({}) | d.pop("b") | l.sort() | l.copy() | s.nosuch() | n() | s() | missing() | missing.f() | s.upper(1) | s.replace("a") | d.get()
 l | length ;; s | length ;; u | length ;; d | length ;; n | length ;; missing | length ;; none | length ;; e | count ;; s | upper ;; n | upper ;; u | lower ;; u | title ;; "foo-bar (baz) o'neil" | title ;; "hELLO wORLD" | capitalize ;; ws | trim ;; s | trim("Hd") ;; none | trim ;; n | string ;; none | string ;; l | string ;; missing | string
 l | join ;; l | join(", ") ;; rows | join("-", attribute="k") ;; s | join(".") ;; d | join ;; el | join(",") ;; missing | join ;; [1, none, "a"] | join("|") ;; l | first ;; l | last ;; el | first ;; el | last ;; s | first ;; d | first ;; missing | first ;; d | last ;; (1, 2) | last
 missing | default("x") ;; none | default("x") ;; none | default("x", true) ;; e | default("x") ;; e | d("x", boolean=true) ;; missing | default ;; missing.x | default("deep") ;; d.zz | default(l) ;; z | default(5, true)
@@ -136,12 +137,12 @@ l | sort ;; ls | sort ;; ls | sort(case_sensitive=true) ;; ls | sort(reverse=tru
 l | list ;; s | list ;; d | list ;; n | list ;; l | sum ;; l | sum(start=10) ;; rows | sum(attribute="v") ;; [1, x] | sum ;; el | sum ;; ls | sum ;; l | min ;; l | max ;; ls | min ;; ls | max ;; el | max ;; rows | max(attribute="v") ;; ls | unique | list ;; ["a", "A", "b", 1, 1.0, true] | unique | list ;; ["a", "A"] | unique(true) | list ;; rows | unique(attribute="k") | map(attribute="v") | list
 rows | map(attribute="k") | list ;; rows | map(attribute="on", default="?") | list ;; rows | map(attribute="on") | list ;; ls | map("upper") | join ;; l | map("string") | list ;; ls | map("replace", "a", "X") | list ;; l | map("nosuch") | list ;; l | map | list ;; nest | map("first") | list ;; nest | map(attribute=1) | list ;; rows | map(attribute="k.0") | list ;; d | map("upper") | list ;; l | map("default", 3) | list
 l | select("odd") | list ;; l | select("gt", 1) | list ;; l | select(">", 1) | list ;; l | reject("even") | list ;; [0, 1, "", none] | select | list ;; [0, 1, "", none] | reject | list ;; rows | selectattr("on") | list | length ;; rows | selectattr("k", "equalto", "x") | map(attribute="v") | list ;; rows | selectattr("k", "==", "x") | list | length ;; rows | rejectattr("on", "defined") | list | length ;; rows | selectattr("v", "in", [1, 2]) | list | length ;; rows | rejectattr("on") | map(attribute="v") | list ;; l | select("nosuch") | list ;; rows | selectattr("k", "string") | first
-n | int ;; "12" | int ;; " -12 " | int ;; "1.9" | int ;; "x" | int ;; "x" | int(5) ;; x | int ;; -2.7 | int ;; t | int ;; none | int ;; l | int ;; "ff" | int(0, 16) ;; "0x1f" | int(0, 16) ;; "1_0" | int ;; "2.5" | float ;; "x" | float ;; "x" | float(1.5) ;; n | float ;; none | float ;; "1e3" | float ;; neg | abs ;; x | abs ;; -2.5 | abs ;; s | abs ;; x | round ;; 3.5 | round ;; 2.567 | round(2) ;; 2.1 | round(0, "ceil") ;; 2.9 | round(method="floor") ;; n | round ;; 2.5 | round | int ;; s | round
+n | int ;; "12" | int ;; " -12 " | int ;; "1.9" | int ;; "x" | int ;; "x" | int(5) ;; x | int ;; -2.7 | int ;; t | int ;; none | int ;; l | int ;; "ff" | int(0, 16) ;; "0x1f" | int(0, 16) ;; "2.5" | float ;; "x" | float ;; "x" | float(1.5) ;; n | float ;; none | float ;; "1e3" | float ;; neg | abs ;; x | abs ;; -2.5 | abs ;; s | abs ;; x | round ;; 3.5 | round ;; 2.567 | round(2) ;; 2.1 | round(0, "ceil") ;; 2.9 | round(method="floor") ;; n | round ;; 2.5 | round | int ;; s | round
 html | e ;; html | escape ;; html | safe ;; n | e ;; "a\nb\n\nc" | indent ;; "a\nb" | indent(2) ;; "a\nb" | indent(2, true) ;; "a\n\nb" | indent(1, blank=true) ;; "a\nb" | indent("> ", true) ;; "a\n" | indent(2) ;; e | indent(2, true) ;; s | wordcount ;; s | replace("l", "L") ;; s | replace("l", "L", 2) ;; n | replace(7, 8) ;; s | replace("", "-") ;; s | wordwrap(3) ;; s | nosuch ;; s | attr("upper") is defined ;; d | attr("b") is defined ;; d | items | list ;; missing | items | list ;; l | items | list
 d | tojson ;; l | tojson ;; s | tojson ;; u | tojson ;; u | tojson(true) ;; u | tojson(ensure_ascii=true) ;; html | tojson ;; none | tojson ;; t | tojson ;; x | tojson ;; f3 | tojson ;; big | tojson ;; tiny | tojson ;; 1e16 | tojson ;; 123456.75 | tojson ;; d | tojson(indent=2) ;; d | tojson(indent=0) ;; d | tojson(indent="\t") ;; d | tojson(sort_keys=true) ;; {"b": 1, "a": 2} | tojson(sort_keys=true) ;; d | tojson(separators=(",", ":")) ;; d | tojson(separators=(",", ":"), indent=1) ;; [] | tojson(indent=2) ;; {} | tojson(indent=2) ;; [[], {}] | tojson(indent=2) ;; (1, 2) | tojson ;; {1: 2, none: 3, true: 4, 2.5: 1} | tojson ;; missing | tojson ;; [missing] | tojson ;; "\x00\x1f\x7f\u2028\"\\/" | tojson ;; "\x7fé😀" | tojson(true) ;; d.items() | list | tojson
 n is number ;; s is string ;; l is sequence ;; s is sequence ;; d is mapping ;; l is mapping ;; d is sequence ;; l is iterable ;; n is iterable ;; s is iterable ;; none is none ;; missing is none ;; missing is defined ;; missing is undefined ;; d.zz is defined ;; n is integer ;; t is integer ;; x is float ;; t is boolean ;; n is boolean ;; t is number ;; t is true ;; n is true ;; none is false ;; false is false ;; n is odd ;; n is even ;; neg is odd ;; n is divisibleby(7) ;; n is divisibleby 7 ;; n is eq 7 ;; n is equalto(7) ;; n is sameas 7 ;; n is gt 5 ;; n is lt(5) ;; n is ge 7 ;; n is ne 7 ;; 3 is in l ;; s is in ["a"] ;; n is not in l ;; s is lower ;; "abc" is lower ;; "ABC" is upper ;; n is lower ;; s is callable ;; s.upper is callable ;; range is callable ;; n is nosuch ;; n is not odd ;; not n is odd ;; n is odd and t ;; n is defined and n is number ;; s is test ;; n is filter ;; 1 is sameas true ;; none is sameas none ;; s is escaped ;; n is not none ;; n is number is true
-range(5) | list ;; range(2, 8, 3) | list ;; range(5, 0, -2) | list ;; range(0) | list ;; range(3)[1] ;; range(3) | length ;; range(1, 2, 0) | list ;; range(100001) | list ;; dict(a=1, b="x") ;; dict(a=1).a ;; dict({"q": 2}, r=3) ;; dict([["a", 1]]) ;; namespace(a=1).a ;; namespace().zz is defined ;; strftime_now("%Y-%m-%d") ;; strftime_now("%d %b %Y, %A %H:%M:%S %j %p %%") ;; raise_exception("no: " ~ s) ;; raise_exception() ;; lipsum ;; cycler(1, 2).next() ;; joiner(",")() ;; self ;; loop ;; caller ;; loop.index ;; varargs
-"\n\t\\\'\"" ;; "\x41\u00e9\U0001F600\101\0" ;; "a\q" ;; "é" ;; '{{ x }}' ;; "{% if %}" ;; "%}" ;; [1,2,] ;; {"a":1,} ;; (1,2,) ;; l[0,1] ;; l [0] ;; s . upper ( ) ;; (s)|upper ;; s|upper|lower|title ;; -1|abs ;; -n|abs ;; (n - 10)|abs ;; 1+2|string ;; not s|length ;; 2*3+4*5 ;; 2+3*4**2 ;; 2**3**2 ;; 10-3-2 ;; 100//7//2 ;; 7-2~1 ;; 1~2+3 ;; 1 + 2 == 3 and 2 in l ;; "a" in "abc" == true ;; x is not defined or n ;; l[0] if l else none ;; [x for x in l] ;; lambda ;; {"a": 1}.a ;; [1, 2][0] ;; "abc"[1] ;; "abc".upper()[0] ;; 1.real ;; 1..x ;; 1.5.x ;; n..x ;; n.0 ;; l.0 ;; nest.0.1 ;; d.a.x.0 ;; if ;; else ;; n if ;; and ;; n and ;; n = 3 ;; n == ;; ! n ;; n & 1 ;; n ? 1 : 2 ;; f(**d) ;; dict(**ed) ;; s.startswith(*["H"]) ;; n!==2 ;; "abc ;; 1 2 ;; s upper ;; n.__class__ ;; s.__len__() ;; s._x ;; d.__class__ is defined ;; "%s-%s" % (1, 2) ;; "%d" % 3 ;; s.format(1) ;; "{}".format(1) ;; s.encode() ;; s.center(20) ;; "a".zfill(3) ;; "a".ljust(3) ~ "|" ;; s.partition(",") ;; s.swapcase() ;; s.expandtabs() ;; "5" is number
+range(5) | list ;; range(2, 8, 3) | list ;; range(5, 0, -2) | list ;; range(0) | list ;; range(3)[1] ;; range(3) | length ;; range(1, 2, 0) | list ;; range(100001) | list ;; dict(a=1, b="x") ;; dict(a=1).a ;; dict({"q": 2}, r=3) ;; dict([["a", 1]]) ;; namespace(a=1).a ;; namespace().zz is defined ;; strftime_now("%Y-%m-%d") ;; strftime_now("%d %b %Y, %A %H:%M:%S %j %p %%") ;; raise_exception("no: " ~ s) ;; loop ;; caller ;; loop.index ;; varargs
+"\n\t\\\'\"" ;; "\x41\u00e9\U0001F600\101\0" ;; "a\q" ;; "é" ;; '{{ x }}' ;; "{% if %}" ;; "%}" ;; [1,2,] ;; {"a":1,} ;; (1,2,) ;; l [0] ;; s . upper ( ) ;; (s)|upper ;; s|upper|lower|title ;; -1|abs ;; -n|abs ;; (n - 10)|abs ;; 1+2|string ;; not s|length ;; 2*3+4*5 ;; 2+3*4**2 ;; 2**3**2 ;; 10-3-2 ;; 100//7//2 ;; 7-2~1 ;; 1~2+3 ;; 1 + 2 == 3 and 2 in l ;; "a" in "abc" == true ;; x is not defined or n ;; l[0] if l else none ;; [x for x in l] ;; lambda ;; {"a": 1}.a ;; [1, 2][0] ;; "abc"[1] ;; "abc".upper()[0] ;; 1..x ;; 1.5.x ;; n..x ;; n.0 ;; l.0 ;; nest.0.1 ;; d.a.x.0 ;; if ;; else ;; n if ;; and ;; n and ;; n = 3 ;; n == ;; ! n ;; n & 1 ;; n ? 1 : 2 ;; f(**d) ;; dict(**ed) ;; s.startswith(*["H"]) ;; n!==2 ;; "abc ;; 1 2 ;; s upper ;; n.__class__ ;; s.__len__() ;; s._x ;; d.__class__ is defined ;; "%s-%s" % (1, 2) ;; "%d" % 3 ;; s.format(1) ;; "{}".format(1) ;; s.encode() ;; s.center(20) ;; "a".zfill(3) ;; "a".ljust(3) ~ "|" ;; s.partition(",") ;; s.swapcase() ;; s.expandtabs() ;; "5" is number
 """
 
 STATEMENTS = r"""
@@ -149,7 +150,7 @@ STATEMENTS = r"""
 {% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}
 {% for i in el %}x{% else %}none{% endfor %}|{% for i in missing %}x{% else %}none{% endfor %}
 {% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{% for k in d %}{{ k }}{% endfor %}{% for k, v in d | dictsort %}{{ k }}{% endfor %}
-{% for a, b in nest %}{{ a * b }} {% endfor %}{% for (a, b) in nest %}{{ a }}{% endfor %}{% for a, in [[1], [2]] %}{{ a }}{% endfor %}
+{% for a, b in nest %}{{ a * b }} {% endfor %}{% for (a, b) in nest %}{{ a }}{% endfor %}
 {% for i in range(10) if i is odd %}{{ loop.index }}:{{ i }}/{{ loop.length }} {% endfor %}
 {% for i in l if i > 5 %}x{% else %}nothing{% endfor %}
 {% for i in l %}{% for j in nest %}{{ loop.index }}{{ loop.depth0 }}{% endfor %}{{ loop.index }}{% endfor %}
@@ -191,7 +192,7 @@ STATEMENTS = r"""
 {% filter upper %}abc {{ s }}{% endfilter %}{% filter replace("a", "b") | trim %} aa {% endfilter %}.
 {% generation %}answer {{ n }}{% endgeneration %}.{% generation %}{% set gg = 1 %}{% endgeneration %}{{ gg is defined }}
 {% raw %}{{ n }} {% if %} {# x #}{% endraw %}.{%- raw -%}  a  {%- endraw -%}  b
-{# comment #}a{#- c -#}  b  {#
+{# comment #}a{#- c -#}  b  {#++#}
 multi #}
 c
   {% if t %}
@@ -343,14 +344,14 @@ class Fuzz:
         if k == 5:
             return f"{self.atom(d)}[{self.pick('0', '-1', '1', repr('a'), repr('k'), '1:', ':1', '::-1', '::2', e())}]"
         if k == 6:
-            return f"{self.atom(d)}.{self.pick('a', 'b', 'k', 'x', 'items', 'upper', 'strip')}{self.pick('', '()', '()')}"
+            return f"{self.atom(d)}.{self.pick('a', 'b', 'k', 'x', 'y', 'items() | list | string', 'nothing', 'b.x')}"
         if k == 7:
-            return f"{self.atom(d)}.{self.pick('strip', 'upper', 'lower', 'title', 'split', 'keys', 'items', 'values', 'capitalize', 'isdigit', 'splitlines')}()"
+            return f"{self.atom(d)}.{self.pick('strip', 'upper', 'lower', 'title', 'split', 'keys() | list', 'items() | list', 'values() | list', 'capitalize', 'isdigit', 'splitlines')}()"
         if k == 8:
             return f"{self.atom(d)}.{self.pick('startswith', 'split', 'replace', 'find', 'count', 'get', 'strip', 'join', 'endswith', 'index')}({self.pick(e(), repr('a'), repr('a') + ', ' + repr('b'))})"
         if k in (9, 10):
             f = self.pick("upper", "lower", "trim", "length", "list", "first", "last", "join", "join(',')", "default('x')", "tojson", "string", "int",
-                          "float", "abs", "sort", "reverse | list", "unique | list", "sum", "min", "max", "title", "capitalize", "e", "indent(2)", "round",
+                          "float", "abs", "sort", "reverse | list", "unique | list", "sum", "min", "max", "title", "capitalize", "indent(2)", "round",
                           "items | list", "dictsort", "map('string') | list", "select | list", "reject('none') | list", "map(attribute='k') | list",
                           "selectattr('v') | list", "replace('a', 'b')", "wordcount", "tojson(indent=1)", "map('upper') | join('-')", "select('string') | list")
             return f"{self.atom(d)} | {f}"
@@ -386,10 +387,10 @@ class Fuzz:
                 inner += self.tag(f"if {self.expr(2)}") + self.tag(self.pick("break", "continue")) + self.tag("endif") + self.text()
             if self.r.random() < 0.4:
                 inner += "{{ loop.index }}"
-            return (self.tag(f"for {self.pick('i', 'a', 'n', 'i, a')} in {self.expr(2)}" + (f" if {self.expr(3)}" if self.r.random() < 0.2 else "")) + inner
+            return (self.tag(f"for {self.pick('i', 'a', 'j', 'i, a')} in {self.expr(2)}" + (f" if {self.expr(3)}" if self.r.random() < 0.2 else "")) + inner
                     + (self.tag("else") + self.body(d + 1) if self.r.random() < 0.2 else "") + self.tag("endfor"))
         if k == 7:
-            return self.tag(f"set {self.pick('a', 'i', 'n', 'q')} = {self.expr()}")
+            return self.tag(f"set {self.pick('a', 'i', 'q')} = {self.expr()}")
         if k == 8:
             return self.tag(f"set {self.pick('a', 'q')}{self.pick('', ' | upper')}") + self.body(d + 1) + self.tag("endset")
         if k == 9:
