@@ -573,8 +573,11 @@ static int copy(struct jrun *r, const struct jv *s, const struct jv *const *a, s
 
 static int dict_get(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out)
 {
-    const struct jv *found = jv_get(s->dict, a[0]);
+    const struct jv *found;
 
+    if (jv_check_key(r, a[0]))
+        return r->err->code;
+    found = jv_get(s->dict, a[0]);
     *out = found ? *found : a[1] ? *a[1] : jv_none();
     return jr_step(r, s->dict->n / 8 + 1);
 }

@@ -487,6 +487,13 @@ int jv_order(struct jrun *r, const struct jv *a, const struct jv *b, int *order)
     return jr_fail(r, "a %s cannot be compared with a %s", jv_type(a), jv_type(b));
 }
 
+int jv_check_key(struct jrun *r, const struct jv *key)
+{
+    if (key->kind == JV_LIST || key->kind == JV_DICT)
+        return jr_fail(r, "a %s cannot be a key: it is unhashable", jv_type(key));
+    return 0;
+}
+
 int jv_contains(struct jrun *r, const struct jv *in, const struct jv *v, int *found)
 {
     const struct jv *items;
@@ -500,6 +507,8 @@ int jv_contains(struct jrun *r, const struct jv *in, const struct jv *v, int *fo
         return jr_step(r, in->s.n / 64);
     }
     if (in->kind == JV_DICT) {
+        if (jv_check_key(r, v))
+            return r->err->code;
         *found = jv_get(in->dict, v) != NULL;
         return jr_step(r, in->dict->n / 8 + 1);
     }

@@ -115,6 +115,7 @@ int              jv_truth(const struct jv *v);
 int              jv_equal(struct jrun *r, const struct jv *a, const struct jv *b, int *equal);
 int              jv_order(struct jrun *r, const struct jv *a, const struct jv *b, int *order); /* -1, 0, 1; 2: unordered (NaN) */
 int              jv_contains(struct jrun *r, const struct jv *in, const struct jv *v, int *found);
+int              jv_check_key(struct jrun *r, const struct jv *key); /* fails on what Python cannot hash */
 int              jv_length(struct jrun *r, const struct jv *v, size_t *n);
 int              jv_items(struct jrun *r, const struct jv *v, const struct jv **items, size_t *n); /* what iterating gives */
 const struct jv *jv_get(const struct jdict *d, const struct jv *key); /* NULL: not there */

@@ -1,8 +1,8 @@
 /* checkchat CASES.json [DIR]: templates rendered as jinja2 renders them (tests/golden/gen/chat.py), with TZ=UTC.
  *
- * A case that jinja2 refuses must fail here too, with a line; what it renders must be the same bytes, or be refused as
- * unsupported if its name is on the list of DIR/unsupported.txt.  And marks: wherever the text of a message's content
- * was marked, every byte of the output that is marked stems from the context. */
+ * A case that jinja2 refuses must fail here too; what it renders must be the same bytes, or be refused by a message
+ * that says what is not supported.  CHECKCHAT_STRICT also counts what renders here and not there as different;
+ * CHECKCHAT_VERBOSE prints what was refused as unsupported. */
 #include "common/alloc.h"
 #include "common/io.h"
 #include "runner/text/jinja.h"
