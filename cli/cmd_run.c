@@ -1,19 +1,19 @@
-/* llmq run: one prompt in, text out as it becomes certain. */
+/* llmq run: one prompt in, text out as it becomes certain; or a conversation on the terminal (chat.c). */
+#include "cli/chat.h"
 #include "cli/doc.h"
+#include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/opt.h"
-#include "cli/output.h"
 #include "common/json.h"
 #include "common/str.h"
 #include "runner/runner.h"
-#include "runner/text/tokenizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PROMPT = 64 << 20, MAX_TEXT = 64 << 20 };
+enum { MAX_PROMPT = 64 << 20 };
 
 static struct {
     const char *prompt, *file, *system, *template_name, *kv_dtype;
@@ -27,8 +27,8 @@ static const struct opt opts[] = {
     {"file", 'f', OPT_STR, &opt.file, "FILE", NULL, "read the prompt from a file (- for standard input)", 0, 0},
     {"raw", 0, OPT_FLAG, &opt.raw, NULL, NULL, "no chat template: continue the prompt as it is", 0, 0},
     {"system", 0, OPT_STR, &opt.system, "TEXT", NULL, "system message", 0, 0},
-    {"chat-template", 0, OPT_CHOICE, &opt.template_name, "chatml|none", "the model's", "chat template to use", 0, 0},
-    {"max-tokens", 'n', OPT_INT, &opt.max_tokens, "N", "256", "make at most N tokens", 1, 1 << 24},
+    {"chat-template", 0, OPT_CHOICE, &opt.template_name, LLMQ_CHAT_NAMES, "the model's", "chat template to use", 0, 0},
+    {"max-tokens", 'n', OPT_INT, &opt.max_tokens, "N", "256, or in a conversation the context", "make at most N tokens for an answer", 1, 1 << 24},
     {"temperature", 0, OPT_REAL, &opt.temperature, "X", "the model's, or 0", "0 takes the likeliest token, larger is wilder", 0, 0},
     {"top-k", 0, OPT_INT, &opt.top_k, "N", "the model's, or 0", "choose among the N likeliest (0: no limit)", 0, 1 << 24},
     {"top-p", 0, OPT_REAL, &opt.top_p, "X", "the model's, or 1", "choose among the likeliest that hold X of the probability", 0, 0},
@@ -70,10 +70,8 @@ static int get_prompt(struct llmq_str *out, struct llmq_err *err)
         return llmq_str_append(out, opt.prompt, strlen(opt.prompt), err);
     if (opt.file && strcmp(opt.file, "-") != 0)
         rc = read_file(opt.file, out, err);
-    else if (opt.file || !isatty(STDIN_FILENO))
-        rc = input_read(STDIN_FILENO, "standard input", out, err);
     else
-        return llmq_fail(err, LLMQ_EUSAGE, "no prompt: give one with -p, -f or on standard input (a chat on the terminal comes later)");
+        rc = input_read(STDIN_FILENO, "standard input", out, err);
     if (rc)
         return rc;
     if (!opt.raw)
@@ -83,18 +81,34 @@ static int get_prompt(struct llmq_str *out, struct llmq_err *err)
     return 0;
 }
 
-static int encode_prompt(const struct llmq_engine *e, struct token_ids *ids, struct llmq_err *err)
+static int encode_chat(const struct llmq_engine *e, const char *text, struct token_ids *ids, int32_t *stop, struct llmq_err *err)
+{
+    struct llmq_message m[2] = {{LLMQ_CHAT_SYSTEM, opt.system}, {LLMQ_CHAT_USER, text}};
+    int                 skip = opt.system == NULL, rc;
+    struct llmq_chat   *c;
+
+    if (llmq_chat_open(&c, llmq_engine_file(e), llmq_engine_tokenizer(e), opt.template_name, err))
+        return err->code;
+    rc = llmq_chat_encode(c, m + skip, (size_t)(2 - skip), ids, err);
+    *stop = llmq_chat_stop(c);
+    llmq_chat_close(c);
+    return rc;
+}
+
+/* stop: what ends an answer beside the model's end tokens, or -1. */
+static int encode_prompt(const struct llmq_engine *e, struct token_ids *ids, int32_t *stop, struct llmq_err *err)
 {
     const struct tokenizer *t = llmq_engine_tokenizer(e);
     struct llmq_str         text;
     int                     rc;
 
+    *stop = -1;
     llmq_str_init(&text, MAX_PROMPT);
     rc = get_prompt(&text, err);
     if (!rc && opt.raw)
         rc = tokenizer_encode(t, text.data, text.len, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, ids, err);
     else if (!rc)
-        rc = llmq_chat_encode(llmq_engine_file(e), t, opt.template_name, opt.system, text.data, ids, err);
+        rc = encode_chat(e, text.data, ids, stop, err);
     llmq_str_fini(&text);
     return rc;
 }
@@ -159,83 +173,7 @@ static int get_sampling(const struct llmq_file *f, struct llmq_sampling *s, stru
     return 0;
 }
 
-/* ---- generation ------------------------------------------------------------------------------------------- */
-
-/* Everything that is made. */
-struct answer {
-    struct llmq_str          text;
-    struct tokenizer_stream *stream;
-    json_t                  *ids;
-    size_t                   shown; /* bytes of text that are on stdout */
-    int                      gone;  /* stdout's reader has had enough */
-    enum llmq_finish         finish;
-};
-
-static int show(struct answer *a, struct llmq_err *err)
-{
-    size_t n = a->text.len - a->shown;
-
-    if (common_opt.json || !n || a->gone)
-        return 0;
-    if (fwrite(a->text.data + a->shown, 1, n, stdout) != n || fflush(stdout)) {
-        a->gone = 1;
-        return output_failed(err);
-    }
-    a->shown = a->text.len;
-    return 0;
-}
-
-static int take(struct answer *a, const struct llmq_step_out *o, struct llmq_err *err)
-{
-    a->finish = o->finish;
-    if (o->id < 0)
-        return 0;
-    if (json_array_append_new(a->ids, json_integer(o->id)))
-        return llmq_fail(err, LLMQ_ENOMEM, "out of memory for token ids");
-    if (o->finish != LLMQ_FINISH_STOP && tokenizer_stream_push(a->stream, o->id, &a->text, err))
-        return err->code;
-    return show(a, err);
-}
-
-/* An interruption, or a reader that left, ends the loop like a limit does: what was made stays. */
-static int generate(struct llmq_engine *e, struct answer *a, struct llmq_err *err)
-{
-    struct llmq_step_out o;
-
-    while (a->finish == LLMQ_FINISH_NONE && !cli_interrupted && !a->gone)
-        if (llmq_engine_step(e, &o, err) || take(a, &o, err))
-            return err->code;
-    if (tokenizer_stream_finish(a->stream, &a->text, err) || show(a, err))
-        return err->code;
-    if (!common_opt.json && !a->gone && (!a->text.len || a->text.data[a->text.len - 1] != '\n'))
-        putchar('\n');
-    return 0;
-}
-
-static const char *finish_name(const struct answer *a)
-{
-    return a->finish == LLMQ_FINISH_STOP ? "stop" : a->finish == LLMQ_FINISH_LENGTH ? "length" : "cancelled";
-}
-
-/* ---- reports ------------------------------------------------------------------------------------------------ */
-
-static double rate(double n, double s) { return s > 0 && n > 0 ? n / s : 0; }
-
-/* The first token is the prefill's; the others are what decoding took its time for. */
-static double decode_rate(const struct llmq_engine_stats *st) { return rate(st->completion_tokens - 1, st->decode_s); }
-
-static void print_stats(const struct llmq_engine *e, const struct answer *a)
-{
-    struct llmq_engine_stats st;
-
-    llmq_engine_get_stats(e, &st);
-    fprintf(stderr, "load      %.3f s\n", st.load_s);
-    fprintf(stderr, "prompt    %d tokens, %.1f tokens/s, first token after %.3f s\n", st.prompt_tokens, rate(st.prompt_tokens, st.prefill_s),
-            st.ttft_s);
-    fprintf(stderr, "answer    %d tokens, %.1f tokens/s, ended by %s\n", st.completion_tokens, decode_rate(&st), finish_name(a));
-    fprintf(stderr, "KV        %s, %d of %d pages of %d tokens\n", st.kv_dtype, st.pages_used, st.pages_total, st.page_tokens);
-    fprintf(stderr, "kernels   %s\n", llmq_engine_isa(e));
-}
+/* ---- one answer -------------------------------------------------------------------------------------------- */
 
 static int print_json(const struct llmq_engine *e, const struct answer *a, const struct llmq_sampling *s, struct llmq_err *err)
 {
@@ -248,11 +186,11 @@ static int print_json(const struct llmq_engine *e, const struct answer *a, const
     doc = doc_new("llmq.run/1", model, llmq_engine_isa(e), cli_interrupted ? llmq_err_status(LLMQ_EINTR) : 0);
     rest = json_pack("{s:s%, s:O, s:i, s:i, s:s, s:{s:o, s:i, s:o, s:o, s:o, s:I}, s:o, s:o, s:o, s:o, s:{s:s, s:i, s:i, s:i}}", "text",
                      a->text.data, a->text.len, "token_ids", a->ids, "prompt_tokens", st.prompt_tokens, "completion_tokens",
-                     st.completion_tokens, "finish_reason", finish_name(a), "sampling", "temperature", doc_real(opt.temperature), "top_k",
+                     st.completion_tokens, "finish_reason", answer_finish_name(a), "sampling", "temperature", doc_real(opt.temperature), "top_k",
                      s->top_k, "top_p", doc_real(opt.top_p), "min_p", doc_real(opt.min_p), "repetition_penalty",
                      doc_real(opt.repetition_penalty), "seed", (json_int_t)s->seed, "load_s", doc_real(st.load_s), "ttft_s",
-                     doc_real(st.ttft_s), "prefill_tokens_per_s", doc_real(rate(st.prompt_tokens, st.prefill_s)), "decode_tokens_per_s",
-                     doc_real(decode_rate(&st)), "kv", "dtype", st.kv_dtype, "page_tokens", st.page_tokens, "pages_used", st.pages_used,
+                     doc_real(st.ttft_s), "prefill_tokens_per_s", doc_real(answer_prefill_rate(&st)), "decode_tokens_per_s",
+                     doc_real(answer_decode_rate(&st)), "kv", "dtype", st.kv_dtype, "page_tokens", st.page_tokens, "pages_used", st.pages_used,
                      "pages_total", st.pages_total);
     if (!doc || !rest || json_object_update(doc, rest)) {
         json_decref(doc);
@@ -267,10 +205,12 @@ static int print_json(const struct llmq_engine *e, const struct answer *a, const
 static int submit(struct llmq_engine *e, const struct llmq_sampling *s, struct llmq_err *err)
 {
     struct token_ids ids = {0};
-    int              rc = encode_prompt(e, &ids, err);
+    int32_t          stop;
+    int              rc = encode_prompt(e, &ids, &stop, err);
 
     if (!rc) {
-        struct llmq_request r = {.ids = ids.id, .n_ids = (int)ids.n, .max_new = opt.max_tokens, .ignore_eos = opt.ignore_eos, .sampling = *s};
+        struct llmq_request r = {.ids = ids.id, .n_ids = (int)ids.n, .max_new = opt.max_tokens, .ignore_eos = opt.ignore_eos,
+                                 .stop_id = {stop}, .n_stop = stop >= 0, .sampling = *s};
 
         rc = ids.n > INT32_MAX ? llmq_fail(err, LLMQ_ELIMIT, "the prompt has %zu tokens", ids.n) : llmq_engine_submit(e, &r, err);
     }
@@ -278,25 +218,30 @@ static int submit(struct llmq_engine *e, const struct llmq_sampling *s, struct l
     return rc;
 }
 
+static int one_answer(struct llmq_engine *e, const struct llmq_sampling *s, struct llmq_err *err)
+{
+    struct answer a;
+    int           rc = answer_init(&a, e, common_opt.json, err) || submit(e, s, err) || answer_make(&a, e, err) ? err->code : 0;
+
+    if (!rc && opt.stats)
+        answer_print_stats(&a, e);
+    if (!rc && common_opt.json)
+        rc = print_json(e, &a, s, err);
+    answer_fini(&a);
+    return !rc && cli_interrupted ? llmq_fail(err, LLMQ_EINTR, "interrupted") : rc;
+}
+
+/* A person at a terminal who brought no prompt wants to talk. */
+static int is_conversation(void) { return !opt.prompt && !opt.file && isatty(STDIN_FILENO); }
+
 static int answer(struct llmq_engine *e, struct llmq_err *err)
 {
-    struct answer        a = {.ids = json_array()};
-    struct llmq_sampling s;
-    int                  rc;
+    struct chat_options o = {.template_name = opt.template_name, .system = opt.system, .ignore_eos = opt.ignore_eos, .stats = opt.stats,
+                             .max_tokens = opt_given(&cmd_run, "max-tokens") ? opt.max_tokens : 0};
 
-    llmq_str_init(&a.text, MAX_TEXT);
-    rc = get_sampling(llmq_engine_file(e), &s, err) || submit(e, &s, err) ||
-                 tokenizer_stream_new(&a.stream, llmq_engine_tokenizer(e), 1, err) || generate(e, &a, err)
-             ? err->code
-             : 0;
-    if (!rc && opt.stats)
-        print_stats(e, &a);
-    if (!rc && common_opt.json)
-        rc = print_json(e, &a, &s, err);
-    tokenizer_stream_free(a.stream);
-    json_decref(a.ids);
-    llmq_str_fini(&a.text);
-    return !rc && cli_interrupted ? llmq_fail(err, LLMQ_EINTR, "interrupted") : rc;
+    if (get_sampling(llmq_engine_file(e), &o.sampling, err))
+        return err->code;
+    return is_conversation() ? chat_talk(e, &o, err) : one_answer(e, &o.sampling, err);
 }
 
 static int check_usage(int argc, char **argv, struct llmq_err *err)
@@ -307,8 +252,9 @@ static int check_usage(int argc, char **argv, struct llmq_err *err)
         return llmq_fail(err, LLMQ_EUSAGE, "--prompt and --file cannot go together");
     if (opt.raw && (opt.system || opt.template_name))
         return llmq_fail(err, LLMQ_EUSAGE, "--raw means no chat template: --system and --chat-template cannot go with it");
-    if (!opt.prompt && !opt.file && isatty(STDIN_FILENO))
-        return llmq_fail(err, LLMQ_EUSAGE, "no prompt: give one with -p, -f or on standard input (a chat on the terminal comes later)");
+    if (is_conversation() && (opt.raw || common_opt.json))
+        return llmq_fail(err, LLMQ_EUSAGE, "no prompt: give one with -p, -f or on standard input (a conversation has no %s)",
+                         opt.raw ? "--raw" : "--json");
     return doc_check_model_path(argv[0], err);
 }
 

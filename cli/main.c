@@ -28,14 +28,16 @@ const struct opt common_opts[] = {
     {0},
 };
 
-int cli_interrupted, cli_end_at_once;
+int cli_interrupted, cli_signal, cli_end_at_once;
 
 /* The first signal asks the job to end in order; a second one ends it at once, leaving nothing behind. */
 static void on_signal(int sig)
 {
     static const char text[] = "llmq: interrupted\n";
-    int               again = __atomic_exchange_n(&cli_interrupted, 1, __ATOMIC_SEQ_CST);
+    int               again;
 
+    cli_signal = sig;
+    again = __atomic_exchange_n(&cli_interrupted, 1, __ATOMIC_SEQ_CST);
     if (cli_end_at_once && write(STDERR_FILENO, text, sizeof text - 1) >= 0)
         _exit(llmq_err_status(LLMQ_EINTR));
     if (again) {

@@ -47,7 +47,7 @@ extern struct common_options common_opt;
 extern const struct opt      common_opts[]; /* ends at a NULL name */
 
 /* Set by SIGINT and SIGTERM; long jobs look at it and end with LLMQ_EINTR. */
-extern int cli_interrupted;
+extern int cli_interrupted, cli_signal; /* cli_signal: which of the two it was */
 
 /* A command that only reads sets this, and is then ended by the first signal. */
 extern int cli_end_at_once;

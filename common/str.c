@@ -43,7 +43,8 @@ static int reserve(struct llmq_str *s, size_t more, struct llmq_err *err)
         cap *= 2;
     if (LLMQ_NEW(&p, cap, "a text", err))
         return err->code;
-    memcpy(p, s->data, s->len);
+    if (s->len)
+        memcpy(p, s->data, s->len);
     if (s->cap)
         llmq_free(s->data);
     s->data = p;

@@ -40,11 +40,15 @@ struct llmq_sampling {
     uint64_t seed;
 };
 
+enum { LLMQ_MAX_STOP = 8 };
+
 struct llmq_request {
     const int32_t       *ids; /* prompt, copied */
     int                  n_ids;
     int                  max_new; /* most tokens to make */
     int                  ignore_eos;
+    int32_t              stop_id[LLMQ_MAX_STOP]; /* more end tokens beside the model's */
+    int                  n_stop;
     struct llmq_sampling sampling;
 };
 
@@ -55,29 +59,54 @@ struct llmq_step_out {
     enum llmq_finish finish; /* STOP: id is an end token (not part of the text) */
 };
 
-/* One request at a time so far. */
+/* One request at a time so far.  Keys and values of the request before are kept for as many tokens as the new prompt
+ * begins with, all but its last at most: a conversation reads only what is new. */
 int llmq_engine_submit(struct llmq_engine *e, const struct llmq_request *r, struct llmq_err *err) LLMQ_MUST_CHECK;
 int llmq_engine_step(struct llmq_engine *e, struct llmq_step_out *out, struct llmq_err *err) LLMQ_MUST_CHECK;
-void llmq_engine_cancel(struct llmq_engine *e);
+void llmq_engine_cancel(struct llmq_engine *e); /* ends the running request, if there is one */
 
 struct llmq_engine_stats {
     int         prompt_tokens, completion_tokens;
+    int         cached_tokens; /* of the prompt: their keys and values were still there from the request before */
     double      load_s, ttft_s, prefill_s, decode_s;
     const char *kv_dtype;
     int         page_tokens, pages_used, pages_total, ctx;
 };
 void llmq_engine_get_stats(const struct llmq_engine *e, struct llmq_engine_stats *s);
 
-/* The prompt that a chat template makes of one system and one user message (system may be NULL).  template:
- * "chatml" (no default system message), "none" (the user's text alone), or NULL: recognised from the file, with
- * its own default system message; LLMQ_EUSAGE says what to pass when it is not known. */
-int llmq_chat_prompt(const struct llmq_file *f, const char *template_name, const char *system, const char *user,
-                     struct llmq_str *out, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* ---- chat: messages to a prompt --------------------------------------------------------------------------- */
+
+enum llmq_chat_role { LLMQ_CHAT_SYSTEM, LLMQ_CHAT_USER, LLMQ_CHAT_ASSISTANT };
+
+struct llmq_message {
+    enum llmq_chat_role role;
+    const char         *content; /* UTF-8 */
+};
+
+struct llmq_chat;
+struct token_ids;
+
+/* A chat template for this file and its tokenizer (both stay the caller's and must outlive *out).  name: one of
+ * LLMQ_CHAT_NAMES, or NULL for the file's own template, a Jinja text.  LLMQ_EUSAGE says what to pass when the file has
+ * none, or one that cannot be read.  "none" is the messages' texts with newlines between and the tokenizer's own
+ * beginning; "qwen" is ChatML with Qwen's default system message. */
+#define LLMQ_CHAT_NAMES "chatml|llama2|llama3|mistral|qwen|none"
+int  llmq_chat_open(struct llmq_chat **out, const struct llmq_file *f, const struct tokenizer *t, const char *name,
+                    struct llmq_err *err) LLMQ_MUST_CHECK;
+void llmq_chat_close(struct llmq_chat *c);
+
+/* The template's text for n messages, up to where the answer begins.  LLMQ_EUSAGE: the template refuses the messages
+ * (an order of roles, say, or a system message). */
+int llmq_chat_prompt(const struct llmq_chat *c, const struct llmq_message *m, size_t n, struct llmq_str *out,
+                     struct llmq_err *err) LLMQ_MUST_CHECK;
 
 /* The same prompt as token ids.  Only the template's own special tokens become special: the same letters in a
- * message stay letters. */
-struct token_ids;
-int llmq_chat_encode(const struct llmq_file *f, const struct tokenizer *t, const char *template_name, const char *system,
-                     const char *user, struct token_ids *out, struct llmq_err *err) LLMQ_MUST_CHECK;
+ * message stay letters, or are refused where the model has no other way to tell them apart. */
+int llmq_chat_encode(const struct llmq_chat *c, const struct llmq_message *m, size_t n, struct token_ids *out,
+                     struct llmq_err *err) LLMQ_MUST_CHECK;
+
+/* The special token with which the template ends an answer (often, but not always, among the model's end tokens);
+ * -1: none. */
+int32_t llmq_chat_stop(const struct llmq_chat *c);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * A step makes one batch: the next piece of the prompt, or the last token made.  The batch's arrays and the
  * sequence's ids and page table are sized at open, so a step allocates nothing (in debug builds an allocation
- * inside one aborts).  Pages are taken as the sequence grows; they go back when the next request comes. */
+ * inside one aborts).  Pages are taken as the sequence grows; those that the next request cannot use go back when it
+ * comes. */
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "runner/engine/kvpool.h"
@@ -18,7 +19,9 @@ enum { DEFAULT_CTX = 4096, DEFAULT_PAGE = 32, DEFAULT_PIECE = 256 };
 struct sequence {
     int32_t *ids, *pages; /* [ctx], [pages in ctx] */
     int      n_ids, n_prompt, n_done, n_pages; /* n_done: ids whose K and V are in pages */
-    int      max_new, ignore_eos, active;
+    int      n_cached;                         /* of n_done: from the request before */
+    int      max_new, ignore_eos, active, n_stop;
+    int32_t  stop_id[LLMQ_MAX_STOP];
     struct llmq_sampling sampling;
     struct llmq_rng      rng;
 };
@@ -114,13 +117,7 @@ const struct llmq_file *llmq_engine_file(const struct llmq_engine *e) { return e
 const struct tokenizer *llmq_engine_tokenizer(const struct llmq_engine *e) { return e->tokenizer; }
 const char             *llmq_engine_isa(const struct llmq_engine *e) { return e->model->ops->isa(e->model->be); }
 
-void llmq_engine_cancel(struct llmq_engine *e)
-{
-    for (int i = 0; i < e->seq.n_pages; i++)
-        kvpool_release(&e->pool, e->seq.pages[i]);
-    e->seq.n_pages = 0;
-    e->seq.active = 0;
-}
+void llmq_engine_cancel(struct llmq_engine *e) { e->seq.active = 0; }
 
 static int check_request(const struct llmq_engine *e, const struct llmq_request *r, struct llmq_err *err)
 {
@@ -133,11 +130,27 @@ static int check_request(const struct llmq_engine *e, const struct llmq_request 
     if (r->n_ids >= e->ctx)
         return llmq_fail(err, LLMQ_ELIMIT, "the prompt has %d tokens: at most %d fit a context of %d", r->n_ids,
                          e->ctx - 1, e->ctx);
+    if (r->n_stop < 0 || r->n_stop > LLMQ_MAX_STOP)
+        return llmq_fail(err, LLMQ_EUSAGE, "%d end tokens, expected at most %d", r->n_stop, LLMQ_MAX_STOP);
     for (int i = 0; i < r->n_ids; i++)
         if (r->ids[i] < 0 || r->ids[i] >= n_vocab)
             return llmq_fail(err, LLMQ_EUSAGE, "token %d of the prompt is %d, expected 0 to %d", i, r->ids[i],
                              n_vocab - 1);
     return 0;
+}
+
+/* Keeps what the new prompt has in common with the sequence before; its last token is run for its logits. */
+static void keep_prefix(struct llmq_engine *e, const struct llmq_request *r)
+{
+    struct sequence *s = &e->seq;
+    int              keep = 0, pages;
+
+    while (keep < s->n_done && keep < r->n_ids - 1 && s->ids[keep] == r->ids[keep])
+        keep++;
+    pages = (keep + e->page_tokens - 1) / e->page_tokens;
+    while (s->n_pages > pages)
+        kvpool_release(&e->pool, s->pages[--s->n_pages]);
+    s->n_done = s->n_cached = keep;
 }
 
 int llmq_engine_submit(struct llmq_engine *e, const struct llmq_request *r, struct llmq_err *err)
@@ -146,12 +159,13 @@ int llmq_engine_submit(struct llmq_engine *e, const struct llmq_request *r, stru
 
     if (check_request(e, r, err))
         return err->code;
-    llmq_engine_cancel(e); /* the pages of the request before */
+    keep_prefix(e, r);
     memcpy(s->ids, r->ids, (size_t)r->n_ids * sizeof *s->ids);
     s->n_ids = s->n_prompt = r->n_ids;
-    s->n_done = 0;
     s->max_new = r->max_new;
     s->ignore_eos = r->ignore_eos;
+    memcpy(s->stop_id, r->stop_id, sizeof s->stop_id);
+    s->n_stop = r->n_stop;
     s->sampling = r->sampling;
     s->active = 1;
     llmq_rng_seed(&s->rng, r->sampling.seed);
@@ -190,8 +204,11 @@ static int run_batch(struct llmq_engine *e, int tokens, int want_logits, struct 
     return 0;
 }
 
-static int is_eos(const struct llmq_hparams *hp, int32_t id)
+static int is_end(const struct llmq_hparams *hp, const struct sequence *s, int32_t id)
 {
+    for (int i = 0; i < s->n_stop; i++)
+        if (s->stop_id[i] == id)
+            return 1;
     for (uint32_t i = 0; i < hp->n_eos; i++)
         if (hp->eos_id[i] == id)
             return 1;
@@ -207,7 +224,7 @@ static void take_token(struct llmq_engine *e, struct llmq_step_out *out)
     e->last_at = llmq_clock_s();
     if (s->n_ids == s->n_prompt + 1)
         e->first_at = e->last_at;
-    if (!s->ignore_eos && is_eos(&e->model->hp, out->id))
+    if (!s->ignore_eos && is_end(&e->model->hp, s, out->id))
         out->finish = LLMQ_FINISH_STOP;
     else if (s->n_ids - s->n_prompt >= s->max_new || s->n_ids >= e->ctx)
         out->finish = LLMQ_FINISH_LENGTH;
@@ -239,6 +256,7 @@ int llmq_engine_step(struct llmq_engine *e, struct llmq_step_out *out, struct ll
 void llmq_engine_get_stats(const struct llmq_engine *e, struct llmq_engine_stats *st)
 {
     *st = (struct llmq_engine_stats){.prompt_tokens = e->seq.n_prompt,
+                                     .cached_tokens = e->seq.n_cached,
                                      .completion_tokens = e->seq.n_ids - e->seq.n_prompt,
                                      .load_s = e->load_s,
                                      .ttft_s = e->first_at - e->submitted_at,

@@ -271,14 +271,55 @@ static void widen(const struct added_token *t, const char *text, size_t len, siz
         *to += (size_t)n;
 }
 
-int added_split(const struct added *a, int normalized, int special, const char *text, size_t len, added_found_fn found,
-                void *ctx, struct llmq_err *err)
+static int holds_unmarked(const struct added_marks *m, const struct added_token *t)
+{
+    const char *at = m->text, *end = m->text + m->len;
+
+    while ((at = memmem(at, (size_t)(end - at), t->normal, t->normal_len)) != NULL) {
+        if (!memchr(m->marks + (at - m->text), 1, t->normal_len))
+            return 1;
+        at++;
+    }
+    return 0;
+}
+
+/* Whether a message's bytes take part in this match, so that it must stay text. */
+static int from_message(const struct added *a, const struct added_marks *m, const struct added_token *t, size_t at)
+{
+    char *known;
+
+    if (!m || !memchr(m->marks + at, 1, t->normal_len))
+        return 0;
+    if (t->special)
+        return 1;
+    known = &m->known[t - a->token];
+    if (!*known)
+        *known = holds_unmarked(m, t) ? 'y' : 'n';
+    return *known == 'y';
+}
+
+/* The longest token at text[at]; where a message takes part in it, the longest that ends before the message. */
+static const struct added_token *token_at(const struct added *a, const struct index *x, const char *text, size_t at, size_t len,
+                                          const struct added_marks *m, size_t offset)
+{
+    const struct added_token *t = x->first[(unsigned char)text[at]] ? longest_at(x, text + at, len - at) : NULL;
+    const char               *here, *message;
+
+    if (!t || !from_message(a, m, t, offset + at))
+        return t;
+    here = m->marks + offset + at;
+    message = memchr(here, 1, t->normal_len);
+    return message > here ? longest_at(x, text + at, (size_t)(message - here)) : NULL;
+}
+
+int added_split(const struct added *a, int normalized, int special, const char *text, size_t len, const struct added_marks *marks,
+                size_t offset, added_found_fn found, void *ctx, struct llmq_err *err)
 {
     const struct index *x = &a->index[normalized];
     size_t              done = 0, at = 0;
 
     while (x->n && at < len) {
-        const struct added_token *t = x->first[(unsigned char)text[at]] ? longest_at(x, text + at, len - at) : NULL;
+        const struct added_token *t = token_at(a, x, text, at, len, marks, offset);
         size_t                    from = at, to;
 
         if (!t) {
@@ -296,3 +337,4 @@ int added_split(const struct added *a, int normalized, int special, const char *
     return done < len ? found(ctx, text, done, len, -1, err) : 0;
 }
 
+int added_any_normalized(const struct added *a) { return a->index[1].n > 0; }

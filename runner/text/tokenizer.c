@@ -219,6 +219,7 @@ struct encoder {
     struct pretok_scratch  *pretok;
     struct bpe_scratch     *bpe;
     struct llmq_str         text, spare;
+    struct added_marks      marks; /* marks.marks: NULL when there are none */
     size_t                  lead; /* of the text that is being cut */
     int                     flags;
     struct token_ids       *out;
@@ -250,12 +251,85 @@ static int on_raw(void *ctx, const char *text, size_t from, size_t to, int32_t i
         return bpe_push(e->out, id, err);
     e->lead = from == 0 ? (size_t)utf8_len(text[0]) : 0;
     if (!e->t->normalize)
-        return added_split(e->t->added, 1, special, text + from, to - from, on_normal, e, err);
+        return added_split(e->t->added, 1, special, text + from, to - from, e->marks.marks ? &e->marks : NULL, from, on_normal, e, err);
     llmq_str_clear(&e->text);
     if (llmq_str_append(&e->text, text + from, to - from, err) ||
         normalize_apply(e->t->normalize, e->match, &e->text, &e->spare, &e->lead, err))
         return err->code;
-    return added_split(e->t->added, 1, special, e->text.data, e->text.len, on_normal, e, err);
+    return added_split(e->t->added, 1, special, e->text.data, e->text.len, NULL, 0, on_normal, e, err);
+}
+
+/* ---- marks beyond a normalizer ---------------------------------------------------------------- */
+
+/* Normalized tokens are looked for in text that has no marks any more.  What the whole text holds must then be what
+ * its unmarked runs hold by themselves. */
+struct census {
+    int *count; /* [vocab_size], by id */
+};
+
+static int on_census(void *ctx, const char *text, size_t from, size_t to, int32_t id, struct llmq_err *err)
+{
+    struct census *c = ctx;
+
+    (void)text, (void)from, (void)to, (void)err;
+    if (id >= 0)
+        c->count[id]++;
+    return 0;
+}
+
+static int count_normal(struct encoder *e, struct census *c, const char *text, size_t len, struct llmq_err *err)
+{
+    size_t lead = 0;
+
+    llmq_str_clear(&e->text);
+    if (llmq_str_append(&e->text, text, len, err) || normalize_apply(e->t->normalize, e->match, &e->text, &e->spare, &lead, err))
+        return err->code;
+    return added_split(e->t->added, 1, 1, e->text.data, e->text.len, NULL, 0, on_census, c, err);
+}
+
+static int compare_census(const struct tokenizer *t, const int *whole, const int *runs, struct llmq_err *err)
+{
+    for (int i = 0; i < added_count(t->added); i++) {
+        const struct added_token *a = added_token(t->added, i);
+
+        if (whole[a->id] != runs[a->id] && (a->special || runs[a->id]))
+            return llmq_fail(err, LLMQ_EFORMAT,
+                             "the message holds %s, which this model's tokenizer cannot keep apart from the template's own", a->content);
+    }
+    return 0;
+}
+
+static int check_normalized(struct encoder *e, const struct added_marks *m, struct llmq_err *err)
+{
+    size_t        n = (size_t)e->t->vocab_size;
+    int          *count, rc;
+    struct census whole, runs;
+
+    if (LLMQ_NEW(&count, 2 * n, "counts of tokens", err))
+        return err->code;
+    whole.count = count;
+    runs.count = count + n;
+    rc = count_normal(e, &whole, m->text, m->len, err);
+    for (size_t at = 0, end; at < m->len && !rc; at = end) {
+        for (end = at; end < m->len && m->marks[end] == m->marks[at];)
+            end++;
+        if (!m->marks[at])
+            rc = count_normal(e, &runs, m->text + at, end - at, err);
+    }
+    if (!rc)
+        rc = compare_census(e->t, whole.count, runs.count, err);
+    llmq_free(count);
+    return rc;
+}
+
+static int use_marks(struct encoder *e, const char *text, const char *marks, size_t len, struct llmq_err *err)
+{
+    if (!marks || !memchr(marks, 1, len))
+        return 0;
+    e->marks = (struct added_marks){.text = text, .marks = marks, .len = len};
+    if (LLMQ_NEW(&e->marks.known, added_count(e->t->added) + 1, "added tokens", err))
+        return err->code;
+    return e->t->normalize && added_any_normalized(e->t->added) ? check_normalized(e, &e->marks, err) : 0;
 }
 
 static void encoder_fini(struct encoder *e)
@@ -265,9 +339,11 @@ static void encoder_fini(struct encoder *e)
     bpe_scratch_free(e->bpe);
     llmq_str_fini(&e->text);
     llmq_str_fini(&e->spare);
+    llmq_free(e->marks.known);
 }
 
-static int encode_text(const struct tokenizer *t, const char *text, size_t len, int flags, struct token_ids *out, struct llmq_err *err)
+static int encode_text(const struct tokenizer *t, const char *text, const char *marks, size_t len, int flags, struct token_ids *out,
+                       struct llmq_err *err)
 {
     struct encoder e = {.t = t, .flags = flags, .out = out};
     int            rc;
@@ -280,12 +356,20 @@ static int encode_text(const struct tokenizer *t, const char *text, size_t len, 
     if (!rc)
         rc = bpe_scratch_new(&e.bpe, err);
     if (!rc)
-        rc = added_split(t->added, 0, flags & TOKENIZER_PARSE_SPECIAL, text, len, on_raw, &e, err);
+        rc = use_marks(&e, text, marks, len, err);
+    if (!rc)
+        rc = added_split(t->added, 0, flags & TOKENIZER_PARSE_SPECIAL, text, len, e.marks.marks ? &e.marks : NULL, 0, on_raw, &e, err);
     encoder_fini(&e);
     return rc;
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, int flags, struct token_ids *out, struct llmq_err *err)
+{
+    return tokenizer_encode_marked(t, text, NULL, len, flags, out, err);
+}
+
+int tokenizer_encode_marked(const struct tokenizer *t, const char *text, const char *marks, size_t len, int flags,
+                            struct token_ids *out, struct llmq_err *err)
 {
     size_t bad = utf8_check(text, len), from = 0, to = 0;
     int    done = 0;
@@ -298,7 +382,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
                 return err->code;
         } else if (!done++) {
             from = out->n;
-            if (encode_text(t, text, len, flags, out, err))
+            if (encode_text(t, text, marks, len, flags, out, err))
                 return err->code;
             to = out->n;
         } else {
@@ -377,6 +461,16 @@ int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, in
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
+
+const char *tokenizer_token_text(const struct tokenizer *t, int32_t id, size_t *len)
+{
+    const struct added_token *a = added_by_id(t->added, id);
+
+    if (!a)
+        return bpe_text(t->bpe, id, len);
+    *len = a->len;
+    return a->content;
+}
 
 int32_t tokenizer_token_id(const struct tokenizer *t, const char *text, size_t len)
 {

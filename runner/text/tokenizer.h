@@ -45,11 +45,19 @@ enum tokenizer_flags {
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, int flags, struct token_ids *out,
                      struct llmq_err *err) LLMQ_MUST_CHECK;
 
+/* The same for a rendered chat template: marks[i] is 1 where byte i of text came from a message, else 0.  A special token
+ * that a marked byte takes part in stays letters, and so does any other added token that the template itself uses in
+ * this text.  LLMQ_EFORMAT when a normalizer makes such tokens out of messages, which leaves nothing to tell them by. */
+int tokenizer_encode_marked(const struct tokenizer *t, const char *text, const char *marks, size_t len, int flags,
+                            struct token_ids *out, struct llmq_err *err) LLMQ_MUST_CHECK;
+
 /* Appends the text of ids to out.  Bytes that are not UTF-8 become U+FFFD as the library does it.
  * skip_special leaves special added tokens out. */
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, int skip_special, struct llmq_str *out,
                      struct llmq_err *err) LLMQ_MUST_CHECK;
 
+/* A token's text, as the vocabulary or the added tokens spell it (in the model's alphabet, not decoded); NULL: none. */
+const char *tokenizer_token_text(const struct tokenizer *t, int32_t id, size_t *len);
 /* The id of a token's exact text as the vocabulary or the added tokens spell it; -1: none. */
 int32_t tokenizer_token_id(const struct tokenizer *t, const char *text, size_t len);
 int     tokenizer_is_special(const struct tokenizer *t, int32_t id);

@@ -159,7 +159,14 @@ a, b = (json.load(open(p)) for p in sys.argv[1:])
 assert a['prompt_tokens'] == b['prompt_tokens'] == len('<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n') - 1, a # 'an' is one token
 " "$tmp/chat1.json" "$tmp/chat2.json" || fail "chat"
 
-    expect 2 'chat template.* pass --chat-template chatml or none' run "$tmp/bf16.llmq" -p Hi
+    "$llmq" run "$tmp/bf16.llmq" -n 3 -p 'Hi' --json > "$tmp/own.json" # its own template: the text of the first message
+    "$llmq" run "$tmp/bf16.llmq" -n 3 --chat-template none -p 'Hi' --json > "$tmp/bare.json"
+    python3 -c "
+import json, sys
+a, b = (json.load(open(p)) for p in sys.argv[1:])
+assert a['token_ids'] == b['token_ids'] and a['prompt_tokens'] == 2, a
+" "$tmp/own.json" "$tmp/bare.json" || fail "the model's own template"
+    expect 2 "'vicuna' is not one of chatml|llama2|llama3|mistral|qwen|none" run "$tmp/bf16.llmq" -p Hi --chat-template vicuna
     expect 2 'is a directory' run "$tmp/hf" -p Hi
     expect 4 '' run "$tmp/text" -p Hi
     expect 1 '' run "$tmp/none" -p Hi
