@@ -58,6 +58,10 @@ class Talk:
             return f.read().decode()
 
 
+def on_a_line(text):
+    return text if text.endswith("\n") else text + "\n"
+
+
 def expect(what, ok):
     if not ok:
         sys.exit("chat: " + what)
@@ -76,7 +80,7 @@ t.say("Lily was")
 saved = messages(t)
 expect(f"roles {saved}", [m["role"] for m in saved] == ["user", "assistant"] * 2)
 expect(f"contents {saved}", saved[0]["content"] == "Once upon a time" and saved[2]["content"] == "Lily was")
-expect("what was shown is what was saved", t.answers() == "".join(m["content"] + "\n" for m in saved if m["role"] == "assistant"))
+expect("what was shown is what was saved", t.answers() == "".join(on_a_line(m["content"]) for m in saved if m["role"] == "assistant"))
 prompt = "\n".join(m["content"] for m in saved[:3])
 alone = subprocess.run([llmq, "run", demo, "--chat-template", "none", "-n", "12", "--temperature", "0", "-p", prompt, "--json"], stdout=subprocess.PIPE)
 expect("the second answer is that of the whole history", json.loads(alone.stdout)["text"] == saved[3]["content"])
@@ -134,7 +138,7 @@ while not t.answers() and time.time() < deadline:
 os.write(t.master, b"\x03")
 t.wait_for(r"\[stopped.*\r\n> ")
 first = messages(t)
-expect(f"the part is kept: {first}", len(first) == 2 and first[1]["content"] and t.answers() == first[1]["content"] + "\n")
+expect(f"the part is kept: {first}", len(first) == 2 and first[1]["content"] and t.answers() == on_a_line(first[1]["content"]))
 
 
 def cpu_ticks():
