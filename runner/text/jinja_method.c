@@ -88,22 +88,22 @@ static int in_set(const struct jv *chars, uint32_t c)
 
 int jm_strip(struct jrun *r, const struct jv *s, const struct jv *chars, int left, int right, struct jv *out)
 {
-    size_t from = 0, to = s->s.n;
+    size_t from = 0, to = s->s.n, cost = 1 + (chars && chars->kind == JV_STR ? chars->s.n / 4 : 0);
     int    len;
 
     if (chars && chars->kind != JV_NONE && need_str(r, chars, "what to strip"))
         return r->err->code;
-    while (left && from < to && in_set(chars, utf8_get(s->s.p + from, &len)))
+    while (left && from < to && !jr_step(r, cost) && in_set(chars, utf8_get(s->s.p + from, &len)))
         from += (size_t)len;
-    while (right && to > from) {
+    while (right && to > from && !r->err->code) {
         size_t at = utf8_back(s->s.p, to);
 
-        if (!in_set(chars, utf8_get(s->s.p + at, &len)))
+        if (jr_step(r, cost) || !in_set(chars, utf8_get(s->s.p + at, &len)))
             break;
         to = at;
     }
     *out = jv_part(s, from, to);
-    return jr_step(r, (s->s.n - (to - from)) * (chars && chars->kind == JV_STR ? chars->s.n + 1 : 1) / 4);
+    return r->err->code;
 }
 
 static int both(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out) { return jm_strip(r, s, a[0], 1, 1, out); }
@@ -183,12 +183,19 @@ static int words_back(struct jrun *r, const struct jv *s, int64_t max, struct jv
 }
 
 /* The last place of what in s[0..n), or NULL. */
-static const char *find_last(const char *s, size_t n, struct jstr what)
+/* A comparison may read all of `what`; steps are counted on the way. */
+static int find_last(struct jrun *r, const char *s, size_t n, struct jstr what, const char **at)
 {
-    for (size_t i = n + 1; i-- > 0;)
-        if (n - i >= what.n && !memcmp(s + i, what.p, what.n))
-            return s + i;
-    return NULL;
+    *at = NULL;
+    for (size_t i = n + 1; i-- > 0;) {
+        if (i % 1024 == 0 && jr_step(r, what.n * 1024 / 64))
+            return r->err->code;
+        if (n - i >= what.n && !memcmp(s + i, what.p, what.n)) {
+            *at = s + i;
+            return 0;
+        }
+    }
+    return 0;
 }
 
 static int split_at(struct jrun *r, const struct jv *s, const struct jv *sep, int64_t max, struct jv *out)
@@ -211,7 +218,11 @@ static int split_back(struct jrun *r, const struct jv *s, const struct jv *sep, 
     size_t       to = s->s.n;
     const char  *at;
 
-    while ((max < 0 || (int64_t)p.n < max) && (at = find_last(s->s.p, to, sep->s))) {
+    while (max < 0 || (int64_t)p.n < max) {
+        if (find_last(r, s->s.p, to, sep->s, &at))
+            return r->err->code;
+        if (!at)
+            break;
         if (add_part(r, &p, jv_part(s, (size_t)(at - s->s.p) + sep->s.n, to)))
             return r->err->code;
         to = (size_t)(at - s->s.p);
@@ -315,7 +326,10 @@ static int find_at(struct jrun *r, const struct jv *s, const struct jv *what, in
 
     if (need_str(r, what, "what to look for"))
         return r->err->code;
-    at = last ? find_last(s->s.p, s->s.n, what->s) : what->s.n ? memmem(s->s.p, s->s.n, what->s.p, what->s.n) : s->s.p;
+    if (last && find_last(r, s->s.p, s->s.n, what->s, &at))
+        return r->err->code;
+    if (!last)
+        at = what->s.n ? memmem(s->s.p, s->s.n, what->s.p, what->s.n) : s->s.p;
     before = jv_part(s, 0, at ? (size_t)(at - s->s.p) : 0);
     if (jv_length(r, &before, &n))
         return r->err->code;
@@ -736,6 +750,8 @@ int jv_call_method(struct jrun *r, const struct jbound *m, const struct jargs *a
     if (m->self.kind == JV_LOOP)
         return m->method->name[1] == 'y' ? loop_cycle(r, args, m->self.loop, out) : loop_changed(r, args, m->self.loop, out);
     if (ja_bind(r, "the method", (struct jname){m->method->name, strlen(m->method->name)}, m->method->parameters, args, a))
+        return r->err->code;
+    if (m->self.kind == JV_STR && jr_step(r, m->self.s.n / 8)) /* all of them read the text */
         return r->err->code;
     return m->method->call(r, &m->self, a, out);
 }
