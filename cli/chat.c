@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -174,39 +173,49 @@ static json_t *history(const struct chat *c)
     return list;
 }
 
-static int write_text(const char *path, const char *text, struct llmq_err *err)
+struct sink {
+    struct llmq_out *out;
+    struct llmq_err *err;
+};
+
+static int on_json(const char *text, size_t len, void *ctx)
+{
+    struct sink *k = ctx;
+
+    return llmq_out_write(k->out, text, len, k->err) ? -1 : 0;
+}
+
+static int write_json(const char *path, const json_t *j, struct llmq_err *err)
 {
     struct llmq_out out;
+    struct sink     k = {&out, err};
 
     if (llmq_out_open(&out, path, err))
         return err->code;
-    if (llmq_out_write(&out, text, strlen(text), err) || llmq_out_write(&out, "\n", 1, err) || llmq_out_finish(&out, err)) {
+    if (json_dump_callback(j, on_json, &k, JSON_INDENT(2)) && !err->code)
+        (void)!llmq_fail(err, LLMQ_ENOMEM, "%s: out of memory for JSON", path);
+    if (err->code || llmq_out_write(&out, "\n", 1, err) || llmq_out_finish(&out, err))
         llmq_out_abort(&out);
-        return err->code;
-    }
-    return 0;
+    return err->code;
 }
 
 static int do_save(struct chat *c, const char *arg, struct llmq_err *err)
 {
     struct llmq_err why = {0};
     json_t         *list;
-    char           *text;
 
     if (!*arg) {
         fprintf(stderr, "/save FILE: it needs the name of a file\n");
         return 0;
     }
     list = history(c);
-    text = list ? json_dumps(list, JSON_INDENT(2)) : NULL;
-    json_decref(list);
-    if (!text)
+    if (!list)
         return llmq_fail(err, LLMQ_ENOMEM, "out of memory for %zu messages", c->n);
-    if (write_text(arg, text, &why))
+    if (write_json(arg, list, &why))
         fprintf(stderr, "%s\n", why.text);
     else
         fprintf(stderr, "[%zu messages in %s]\n", c->n, arg);
-    free(text);
+    json_decref(list);
     return 0;
 }
 
