@@ -28,7 +28,7 @@ static const struct opt opts[] = {
     {"raw", 0, OPT_FLAG, &opt.raw, NULL, NULL, "no chat template: continue the prompt as it is", 0, 0},
     {"system", 0, OPT_STR, &opt.system, "TEXT", NULL, "system message", 0, 0},
     {"chat-template", 0, OPT_CHOICE, &opt.template_name, LLMQ_CHAT_NAMES, "the model's", "chat template to use", 0, 0},
-    {"max-tokens", 'n', OPT_INT, &opt.max_tokens, "N", "256, or in a conversation the context", "make at most N tokens for an answer", 1, 1 << 24},
+    {"max-tokens", 'n', OPT_INT, &opt.max_tokens, "N", "256, or in a conversation what the context has room for", "make at most N tokens for an answer", 1, 1 << 24},
     {"temperature", 0, OPT_REAL, &opt.temperature, "X", "the model's, or 0", "0 takes the likeliest token, larger is wilder", 0, 0},
     {"top-k", 0, OPT_INT, &opt.top_k, "N", "the model's, or 0", "choose among the N likeliest (0: no limit)", 0, 1 << 24},
     {"top-p", 0, OPT_REAL, &opt.top_p, "X", "the model's, or 1", "choose among the likeliest that hold X of the probability", 0, 0},
