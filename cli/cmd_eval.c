@@ -267,8 +267,8 @@ static int open_corpus(struct corpus **c, const char *model_path, struct llmq_er
     if (!ctx)
         ctx = hp->ctx_len < DEFAULT_CTX ? (int)hp->ctx_len : DEFAULT_CTX;
     rc = tokenizer_from_file(&t, f, err);
-    if (!rc && (uint32_t)ctx > hp->ctx_len)
-        rc = llmq_fail(err, LLMQ_EUSAGE, "--ctx %d: the model was made for at most %u", ctx, hp->ctx_len);
+    if (!rc && (uint32_t)ctx > llmq_hparams_max_ctx(hp))
+        rc = llmq_fail(err, LLMQ_EUSAGE, "--ctx %d: the model was made for at most %u", ctx, llmq_hparams_max_ctx(hp));
     if (!rc)
         rc = corpus_open(c, opt.data, t, protocol_of(opt.protocol), ctx, opt.windows, hp->bos_id >= 0 ? hp->bos_id : hp->n_eos ? hp->eos_id[0] : -1,
                          err);

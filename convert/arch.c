@@ -35,8 +35,9 @@ static const char *const llama_harmless[] = {
 };
 
 static const struct arch_family families[] = {
-    {"llama", LLMQ_ARCH_LLAMA, llama_names, llama_harmless, 1, 0},
-    {"mistral", LLMQ_ARCH_LLAMA, llama_names, llama_harmless, 0, 4096},
+    {"llama", LLMQ_ARCH_LLAMA, llama_names, llama_harmless, 1, 0, 0, 0},
+    {"mistral", LLMQ_ARCH_LLAMA, llama_names, llama_harmless, 0, 0, 4096, 0},
+    {"qwen2", LLMQ_ARCH_LLAMA, llama_names, llama_harmless, 0, 7, 4096, 1},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 

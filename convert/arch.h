@@ -20,7 +20,9 @@ struct arch_family {
     const struct arch_name *names;      /* ends at a NULL name */
     const char *const      *harmless;   /* tensors that carry no weights, as patterns; ends at NULL */
     int                     has_bias_keys;  /* attention_bias and mlp_bias mean something */
+    uint32_t                attn_bias;      /* biases that the family always has: bit 0 q, 1 k, 2 v, 3 o */
     int                     default_window; /* sliding_window where config.json does not state one; 0: none */
+    int                     window_is_off;  /* unless use_sliding_window says otherwise */
 };
 
 /* NULL when unknown. */

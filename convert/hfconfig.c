@@ -7,6 +7,7 @@
 #include "convert/hfconfig.h"
 
 #include "common/fmath.h"
+#include "common/log.h"
 
 #include <limits.h>
 #include <string.h>
@@ -80,28 +81,59 @@ static int refuse_unsupported(const json_t *c, const char *where, struct llmq_er
     for (size_t i = 0; json_is_array(types) && i < json_array_size(types); i++) {
         const char *t = json_string_value(json_array_get(types, i));
 
-        if (!t || strcmp(t, "full_attention") != 0)
-            return llmq_fail(err, LLMQ_EFORMAT, "%s: \"layer_types\" %zu is \"%.32s\", expected \"full_attention\"", where,
-                             i, t ? t : "?");
+        if (!t || (strcmp(t, "full_attention") != 0 && strcmp(t, "sliding_attention") != 0))
+            return llmq_fail(err, LLMQ_EFORMAT,
+                             "%s: \"layer_types\" %zu is \"%.32s\", expected \"full_attention\" or \"sliding_attention\"", where, i,
+                             t ? t : "?");
     }
     return 0;
 }
 
-/* A window as wide as the context never cuts anything off. */
-static int refuse_window(const json_t *c, const struct arch_family *f, uint32_t ctx_len, const char *where,
-                         struct llmq_err *err)
-{
-    int64_t w = json_object_get(c, "sliding_window") ? 0 : f->default_window;
-    int     use = 1;
+/* ---- sliding windows --------------------------------------------------------------------------- */
 
-    if (llmq_json_bool(c, "use_sliding_window", LLMQ_JSON_OPTIONAL, &use, where, err) ||
-        (!json_is_false(json_object_get(c, "sliding_window")) &&
-         llmq_json_int(c, "sliding_window", LLMQ_JSON_OPTIONAL, &w, where, err)))
+/* Whether any layer has one, as transformers decides it. */
+static int has_window(const json_t *c, const struct arch_family *f, const struct llmq_hparams *h, int *yes, const char *where,
+                      struct llmq_err *err)
+{
+    const json_t *types = json_object_get(c, "layer_types");
+    int64_t       full_layers = f->window_is_off ? 28 : 0; /* the first ones: Qwen2's default */
+
+    *yes = !f->window_is_off;
+    if (llmq_json_bool(c, "use_sliding_window", LLMQ_JSON_OPTIONAL, yes, where, err) ||
+        llmq_json_int(c, "max_window_layers", LLMQ_JSON_OPTIONAL, &full_layers, where, err))
         return err->code;
-    if (use && w > 0 && w < (int64_t)ctx_len)
-        return llmq_fail(err, LLMQ_EFORMAT,
-                         "%s: a sliding window of %lld tokens in a context of %u (\"sliding_window\"%s) is not supported", where,
-                         (long long)w, ctx_len, json_object_get(c, "sliding_window") ? "" : ": its default");
+    if (f->window_is_off && full_layers >= (int64_t)h->n_layers)
+        *yes = 0;
+    if (!json_is_array(types))
+        return 0;
+    *yes = 0;
+    for (size_t i = 0; i < json_array_size(types); i++)
+        *yes |= !strcmp(json_string_value(json_array_get(types, i)), "sliding_attention");
+    return 0;
+}
+
+/* Attention here sees the whole context.  A window cuts nothing off before it is full, so the context ends there. */
+static int get_window(const json_t *c, const struct arch_family *f, struct llmq_hparams *h, const char *where, struct llmq_err *err)
+{
+    const json_t *stated = json_object_get(c, "sliding_window");
+    int64_t       w = stated ? 0 : f->default_window;
+    int           yes;
+
+    if (has_window(c, f, h, &yes, where, err) ||
+        (!json_is_false(stated) && llmq_json_int(c, "sliding_window", LLMQ_JSON_OPTIONAL, &w, where, err)))
+        return err->code;
+    if (w < 0)
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: key \"sliding_window\" is %lld, expected at least 1", where, (long long)w);
+    if (yes && w == 0 && json_is_array(json_object_get(c, "layer_types")))
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: \"layer_types\" names sliding attention, but \"sliding_window\" is missing", where);
+    if (!yes || w == 0 || w >= (int64_t)h->ctx_len)
+        return 0;
+    if (llmq_hparams_max_ctx(h) > h->ctx_len)
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: a sliding window of %lld tokens together with a RoPE scaling that makes the context longer is not supported",
+                         where, (long long)w);
+    llmq_log_line(LLMQ_LOG_WARN, "%s: layers attend to the last %lld tokens%s; the model is limited to a context of %lld, of %u that it states", where,
+             (long long)w, stated ? "" : " (the default)", (long long)w, h->ctx_len);
+    h->ctx_len = (uint32_t)w;
     return 0;
 }
 
@@ -302,7 +334,7 @@ static int get_flags(const json_t *c, const struct arch_family *f, struct llmq_h
         return llmq_fail(err, LLMQ_EFORMAT, "%s: hidden_act is \"%.32s\", expected \"silu\"", where, act);
     h->rms_eps = (float)eps;
     h->tied = (uint32_t)tied;
-    h->attn_bias = attn && f->has_bias_keys ? 15 : 0;
+    h->attn_bias = f->attn_bias | (attn && f->has_bias_keys ? 15 : 0);
     h->mlp_bias = mlp && f->has_bias_keys ? 7 : 0;
     return 0;
 }
@@ -316,7 +348,7 @@ int hfconfig_hparams(const json_t *config, const char *where, struct llmq_hparam
         return llmq_fail(err, LLMQ_EFORMAT, "%s: not a JSON object", where);
     if (get_family(config, where, family, err) || refuse_unsupported(config, where, err) ||
         get_sizes(config, h, where, err) || get_flags(config, *family, h, where, err) ||
-        refuse_window(config, *family, h->ctx_len, where, err) || get_rope(config, h, where, err))
+        get_rope(config, h, where, err) || get_window(config, *family, h, where, err))
         return err->code;
     h->arch = (*family)->arch;
     return llmq_hparams_check(h, where, err);

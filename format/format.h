@@ -127,6 +127,9 @@ struct llmq_hparams {
 /* Everything in range and consistent; the error names the field, its value and what is allowed. */
 int llmq_hparams_check(const struct llmq_hparams *h, const char *where, struct llmq_err *err) LLMQ_MUST_CHECK;
 
+/* The longest context that the model can be asked for: ctx_len, or what yarn and dynamic scaling stretch it to. */
+uint32_t llmq_hparams_max_ctx(const struct llmq_hparams *h);
+
 const char *llmq_role_name(int role); /* NULL for an unknown one */
 int         llmq_role_per_layer(int role);
 /* Rows and columns that a tensor of this role must have; 0 on success, -1 for an unknown role. */

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stddef.h>
 
+enum { MAX_CTX = 1 << 28 };
+
 struct range {
     const char *name;
     size_t      offset;
@@ -20,12 +22,12 @@ static const struct range ranges[] = {
     FIELD(head_dim, 2, 4096),
     FIELD(d_ff, 1, 1 << 22),
     FIELD(n_vocab, 1, 1 << 24),
-    FIELD(ctx_len, 1, 1 << 28),
+    FIELD(ctx_len, 1, MAX_CTX),
     FIELD(tied, 0, 1),
     FIELD(attn_bias, 0, 15),
     FIELD(mlp_bias, 0, 7),
     FIELD(rope_type, LLMQ_ROPE_DEFAULT, LLMQ_ROPE_YARN),
-    FIELD(rope_orig_ctx, 0, 1 << 28),
+    FIELD(rope_orig_ctx, 0, MAX_CTX),
     FIELD(n_eos, 0, LLMQ_MAX_EOS),
 };
 
@@ -115,4 +117,14 @@ int llmq_hparams_check(const struct llmq_hparams *h, const char *where, struct l
     if (check_ranges(h, where, err) || check_heads(h, where, err) || check_tokens(h, where, err))
         return err->code;
     return check_rope(h, where, err);
+}
+
+uint32_t llmq_hparams_max_ctx(const struct llmq_hparams *h)
+{
+    double most = (double)h->rope_orig_ctx * (double)h->rope_factor;
+
+    if (h->rope_type != LLMQ_ROPE_YARN && h->rope_type != LLMQ_ROPE_DYNAMIC)
+        return h->ctx_len;
+    most = most < MAX_CTX ? most : MAX_CTX;
+    return most > h->ctx_len ? (uint32_t)most : h->ctx_len;
 }

@@ -50,9 +50,9 @@ static int side_open(struct eval *v, struct side *s, const char *path, struct ll
     if (kv_dtype_from_name(v->o->kv_dtype, &dtype, err) || llmq_file_open(&s->file, path, err))
         return err->code;
     hp = llmq_file_hparams(s->file);
-    if ((uint32_t)v->longest > hp->ctx_len)
+    if ((uint32_t)v->longest > llmq_hparams_max_ctx(hp))
         return llmq_fail(err, LLMQ_EUSAGE, "%s: windows of %d tokens, but the model was made for at most %u", path, v->longest,
-                         hp->ctx_len);
+                         llmq_hparams_max_ctx(hp));
     if (model_open(&s->model, s->file, &mo, err))
         return err->code;
     return kv_store_new(&s->kv, s->model, dtype, (v->longest + PAGE - 1) / PAGE, PAGE, (int)hp->n_layers, err);

@@ -42,9 +42,9 @@ struct llmq_engine {
 
 static int choose_ctx(const struct llmq_hparams *hp, int wanted, int *ctx, struct llmq_err *err)
 {
-    int most = hp->ctx_len < INT32_MAX ? (int)hp->ctx_len : INT32_MAX;
+    int most = (int)llmq_hparams_max_ctx(hp);
 
-    *ctx = wanted ? wanted : most < DEFAULT_CTX ? most : DEFAULT_CTX;
+    *ctx = wanted ? wanted : hp->ctx_len < DEFAULT_CTX ? (int)hp->ctx_len : DEFAULT_CTX;
     if (*ctx > most)
         return llmq_fail(err, LLMQ_EUSAGE, "a context of %d tokens: the model was made for at most %d", *ctx, most);
     return 0;

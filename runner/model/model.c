@@ -18,9 +18,6 @@ static int check_supported(const struct llmq_hparams *hp, struct llmq_err *err)
 {
     if (hp->arch != LLMQ_ARCH_LLAMA)
         return llmq_fail(err, LLMQ_EFORMAT, "architecture %u is not supported, expected llama", hp->arch);
-    if (hp->rope_type != LLMQ_ROPE_DEFAULT && hp->rope_type != LLMQ_ROPE_LINEAR && hp->rope_type != LLMQ_ROPE_LLAMA3)
-        return llmq_fail(err, LLMQ_EFORMAT, "RoPE scaling of type %s is not supported yet, expected default, linear or llama3",
-                         hp->rope_type == LLMQ_ROPE_YARN ? "yarn" : "dynamic");
     return 0;
 }
 

@@ -55,7 +55,7 @@ tied-head-differs lm_head.weight differs from model.embed_tokens.weight
 missing-key config.json: key "hidden_size" is missing
 unknown-type model_type "quokka" is not known; known are llama
 quantized quantized already
-window a sliding window of 64 tokens
+window "layer_types" 0 is "chunked_attention"
 gelu hidden_act is "gelu", expected "silu"
 longrope unknown rope type "longrope"
 string-size "hidden_size" is a string, expected an integer

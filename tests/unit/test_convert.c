@@ -1,6 +1,7 @@
 /* convert/: safetensors headers, config.json in its spellings, special tokens, tensor names. */
 #include "common/alloc.h"
 #include "common/json.h"
+#include "common/log.h"
 #include "common/rng.h"
 #include "convert/arch.h"
 #include "convert/convert.h"
@@ -255,7 +256,7 @@ START_TEST(configs_that_are_refused)
     } bad[] = {
         {"[]", "not a JSON object"},
         {"{}", "\"model_type\" is missing"},
-        {"{\"model_type\":\"quokka\"}", "\"quokka\" is not known; known are llama, mistral"},
+        {"{\"model_type\":\"quokka\"}", "\"quokka\" is not known; known are llama, mistral, qwen2"},
         {"{\"model_type\":\"llama\"}", "\"hidden_size\" is missing"},
         {"{" SIZES ",\"hidden_act\":\"gelu\"}", "hidden_act is \"gelu\""},
         {"{" SIZES ",\"num_key_value_heads\":3}", "n_kv_heads"},
@@ -264,10 +265,13 @@ START_TEST(configs_that_are_refused)
         {"{" SIZES ",\"head_dim\":15}", "head_dim"},
         {"{" SIZES ",\"head_dim\":99999999999}", "\"head_dim\" is 99999999999"},
         {"{" SIZES ",\"quantization_config\":{\"bits\":4}}", "quantized already"},
-        {"{" SIZES ",\"sliding_window\":128}", "sliding window of 128"},
+        {"{" SIZES ",\"sliding_window\":-1}", "\"sliding_window\" is -1"},
+        {"{" SIZES ",\"sliding_window\":128,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":256}}",
+         "a sliding window of 128 tokens together with"},
         {"{" SIZES ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
         {"{" SIZES ",\"num_local_experts\":8}", "num_local_experts"},
-        {"{" SIZES ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", "\"layer_types\" 1"},
+        {"{" SIZES ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", "\"sliding_window\" is missing"},
+        {"{" SIZES ",\"layer_types\":[\"full_attention\",\"linear_attention\"]}", "\"layer_types\" 1 is \"linear_attention\""},
         {"{" SIZES ",\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":2}}", "unknown rope type \"longrope\""},
         {"{" SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\"}}", "\"factor\" is missing"},
         {"{" SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0}}", "\"factor\" is 0"},
@@ -286,22 +290,51 @@ START_TEST(configs_that_are_refused)
 }
 END_TEST
 
-START_TEST(windows_that_never_cut)
+/* A context ends where a window would begin to cut. */
+START_TEST(windows_bound_the_context)
+{
+#define FAMILY(type, more)                                                                                      \
+    "{\"model_type\":\"" type "\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_heads\":4," \
+    "\"vocab_size\":300,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5" more "}"
+    static const struct { const char *text; uint32_t ctx; } known[] = {
+        {"{" SIZES ",\"sliding_window\":128}", 128},
+        {"{" SIZES ",\"sliding_window\":512}", 512},
+        {"{" SIZES ",\"sliding_window\":64,\"use_sliding_window\":false}", 512},
+        {"{" SIZES ",\"sliding_window\":64,\"layer_types\":[\"full_attention\",\"full_attention\"]}", 512},
+        {"{" SIZES ",\"sliding_window\":64,\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", 64},
+        {FAMILY("mistral", ""), 4096},                          /* transformers' default when the key is absent */
+        {FAMILY("mistral", ",\"sliding_window\":null"), 8192}, /* none */
+        {FAMILY("qwen2", ""), 8192},                            /* off unless it is on */
+        {FAMILY("qwen2", ",\"sliding_window\":32"), 8192},
+        {FAMILY("qwen2", ",\"sliding_window\":32,\"use_sliding_window\":true"), 8192}, /* the first 28 layers have none */
+        {FAMILY("qwen2", ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":1"), 32},
+    };
+    struct llmq_hparams h;
+
+    llmq_log_set_level(LLMQ_LOG_ERROR);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        ck_assert_msg(!config(known[i].text, &h), "%s: %s", known[i].text, message);
+        ck_assert_msg(h.ctx_len == known[i].ctx, "%s: %u", known[i].text, h.ctx_len);
+        ck_assert_uint_eq(h.attn_bias, strstr(known[i].text, "qwen2") ? 7 : 0);
+    }
+    llmq_log_set_level(LLMQ_LOG_INFO);
+}
+END_TEST
+
+/* Qwen2.5's 32,768 tokens become 131,072 with YaRN; a context that is stated long already stays. */
+START_TEST(stretched_contexts)
 {
     struct llmq_hparams h;
 
-    ck_assert_int_eq(config("{" SIZES ",\"sliding_window\":512}", &h), 0);
-    ck_assert_int_eq(config("{" SIZES ",\"sliding_window\":64,\"use_sliding_window\":false}", &h), 0);
-    /* mistral's default window is 4096 when the key is absent; null means none */
-    ck_assert_int_eq(config("{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,"
-                            "\"num_attention_heads\":4,\"vocab_size\":300,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5}",
-                            &h),
-                     LLMQ_EFORMAT);
-    ck_assert_int_eq(config("{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,"
-                            "\"num_attention_heads\":4,\"vocab_size\":300,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,"
-                            "\"sliding_window\":null}",
-                            &h),
-                     0);
+    ck_assert(!config(FAMILY("qwen2", ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":8192}"), &h));
+    ck_assert_uint_eq(h.ctx_len, 8192);
+    ck_assert_uint_eq(llmq_hparams_max_ctx(&h), 32768);
+    ck_assert(!config(FAMILY("llama", ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":2048}"), &h));
+    ck_assert_uint_eq(llmq_hparams_max_ctx(&h), 8192);
+    ck_assert(!config(FAMILY("llama", ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2.0}"), &h));
+    ck_assert_uint_eq(llmq_hparams_max_ctx(&h), 16384);
+    ck_assert(!config(FAMILY("llama", ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}"), &h));
+    ck_assert_uint_eq(llmq_hparams_max_ctx(&h), 8192);
 }
 END_TEST
 
@@ -511,5 +544,6 @@ END_TEST
 UNIT_CASE(convert, a_checkpoint_becomes_a_source_and_a_file, every_allocation_may_fail)
 UNIT_CASE(safetensors, headers_that_are_legal, headers_that_are_refused, mangled_headers)
 UNIT_CASE(arch, names_and_places)
-UNIT_CASE(hfconfig, defaults, rope_in_both_spellings, yarn_temperature, configs_that_are_refused, windows_that_never_cut,
+UNIT_CASE(hfconfig, defaults, rope_in_both_spellings, yarn_temperature, configs_that_are_refused, windows_bound_the_context,
+          stretched_contexts,
           the_first_file_that_names_an_end_token_counts, end_tokens_that_are_refused)

@@ -219,7 +219,7 @@ def damage_config(name, c, tok, gen):
     elif name == "quantized":
         c["quantization_config"] = {"quant_method": "gptq", "bits": 4}
     elif name == "window":
-        c["sliding_window"] = 64
+        c["layer_types"] = ["chunked_attention"] * c["num_hidden_layers"]
     elif name == "gelu":
         c["hidden_act"] = "gelu"
     elif name == "longrope":
