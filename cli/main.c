@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 const struct cmd *const cli_commands[] = {
-    &cmd_convert, &cmd_quantize, &cmd_eval, &cmd_run, &cmd_inspect, &cmd_verify, &cmd_tokenize, &cmd_completion, NULL,
+    &cmd_convert, &cmd_quantize, &cmd_eval, &cmd_run, &cmd_plan, &cmd_inspect, &cmd_verify, &cmd_tokenize, &cmd_completion, NULL,
 };
 
 struct common_options common_opt = {.device = "auto", .progress = "auto"};

@@ -62,7 +62,7 @@ void opt_help(const struct cmd *cmd, FILE *out);
 void opt_dump(const struct cmd *cmd, FILE *out); /* name, letter, argument, default: tab-separated */
 int  opt_given(const struct cmd *cmd, const char *name); /* was it on the command line? */
 
-extern const struct cmd cmd_convert, cmd_quantize, cmd_eval, cmd_run, cmd_inspect, cmd_verify, cmd_tokenize, cmd_completion;
+extern const struct cmd cmd_convert, cmd_quantize, cmd_eval, cmd_run, cmd_plan, cmd_inspect, cmd_verify, cmd_tokenize, cmd_completion;
 extern const struct cmd *const cli_commands[]; /* ends at NULL */
 
 const char *cli_version(void); /* "0.1.0" */

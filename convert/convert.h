@@ -26,6 +26,9 @@ struct convert_options {
  * row and column.  path is untouched unless 0 is returned. */
 int convert_write(struct llmq_source *src, const char *path, const struct convert_options *o, struct llmq_err *err) LLMQ_MUST_CHECK;
 
+/* Only the sizes: path is a config.json, or a directory with one; no weights need be there. */
+int convert_config(const char *path, struct llmq_hparams *h, struct llmq_err *err) LLMQ_MUST_CHECK;
+
 /* Only the tokenizer: path is a Hugging Face directory, whose tokenizer.json is read, or such a file.  The strings, which
  * the caller has initialised, get the sections TOKENIZER, VOCAB and MERGES. */
 int convert_tokenizer(const char *path, struct llmq_str *config, struct llmq_str *vocab, struct llmq_str *merges,

@@ -8,9 +8,16 @@
 
 #include "common/fmath.h"
 #include "common/log.h"
+#include "convert/convert.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_CONFIG = 16 << 20 };
 
 /* A whole number in [1, INT32_MAX] (zero: not stated, when it need not be). */
 static int get_u32(const json_t *obj, const char *key, int need, uint32_t *out, const char *where, struct llmq_err *err)
@@ -448,4 +455,30 @@ int hfconfig_special_tokens(const struct hfconfig_docs *d, struct llmq_hparams *
     if (n_bos && (uint32_t)bos >= h->n_vocab)
         return llmq_fail(err, LLMQ_EFORMAT, "the begin token is %d, but the vocabulary has %u rows", bos, h->n_vocab);
     return 0;
+}
+
+/* ---- a configuration alone ----------------------------------------------------------------------- */
+
+int convert_config(const char *path, struct llmq_hparams *h, struct llmq_err *err)
+{
+    const struct arch_family *family;
+    char                      in_dir[PATH_MAX];
+    struct stat               st;
+    json_t                   *config;
+    int                       rc;
+
+    if (stat(path, &st) < 0)
+        return llmq_fail_errno(err, "%s", path);
+    if (S_ISDIR(st.st_mode)) {
+        if ((size_t)snprintf(in_dir, sizeof in_dir, "%s/config.json", path) >= sizeof in_dir)
+            return llmq_fail(err, LLMQ_EUSAGE, "%s: too long a path", path);
+        if (access(in_dir, F_OK) < 0 && errno == ENOENT)
+            return llmq_fail(err, LLMQ_EFORMAT, "%s: config.json is missing, expected a Hugging Face checkpoint's directory", path);
+        path = in_dir;
+    }
+    if (llmq_json_load(&config, path, MAX_CONFIG, err))
+        return err->code;
+    rc = hfconfig_hparams(config, path, h, &family, err);
+    json_decref(config);
+    return rc;
 }

@@ -226,6 +226,11 @@ int llmq_writer_section(struct llmq_writer *w, int id, const void *bytes, size_t
 /* Writes the directory and checks the file; it then stands under its path (or under as_path if not NULL).
  * The writer is gone whether this succeeds or not. */
 int  llmq_writer_finish(struct llmq_writer *w, const char *as_path, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* The size that a file of these tensors, in file order and with their sizes filled in, has; sections: the stored bytes of
+ * each section, HPARAMS and NAMES among them. */
+uint64_t llmq_file_bytes(const struct llmq_tensor *tensors, size_t n, const uint64_t *sections, int n_sections);
+/* The bytes that a section takes in a file (deflated, where that is what the writer does). */
+int llmq_section_stored_bytes(int id, const void *bytes, size_t len, uint64_t *stored, struct llmq_err *err) LLMQ_MUST_CHECK;
 /* The two halves of finish, for a caller that must look at the complete file first (a quality gate): after
  * close_file the complete, checked file stands under llmq_writer_tmp_path(w), until commit or abort. */
 int         llmq_writer_close_file(struct llmq_writer *w, struct llmq_err *err) LLMQ_MUST_CHECK;

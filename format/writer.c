@@ -106,12 +106,16 @@ static int fused_with(int role)
     }
 }
 
+static int is_fused(int role, int layer, int expert, const struct llmq_tensor *next)
+{
+    return layer == next->layer && expert == next->expert && fused_with(role) && fused_with(role) == fused_with(next->role);
+}
+
 static int continues(const struct llmq_writer *w, const struct llmq_tensor *t)
 {
     const struct disk_tensor *last = w->n_entries ? &w->entries[w->n_entries - 1] : NULL;
 
-    return last && last->layer == t->layer && last->expert == t->expert && fused_with(t->role) &&
-           fused_with(last->role) == fused_with(t->role);
+    return last && is_fused(last->role, last->layer, last->expert, t);
 }
 
 /* Scales and zero points that wait go out, and entries learn where they stand. */
@@ -185,9 +189,11 @@ static int check_tensor(const struct llmq_writer *w, struct llmq_tensor *t, stru
 }
 
 /* Where the next data stands: a layer, and what follows the layers, on a page of its own. */
+static size_t align_between(int layer, int next_layer) { return layer != next_layer ? DISK_PAGE : DISK_ALIGN; }
+
 static size_t next_align(const struct llmq_writer *w, const struct llmq_tensor *t)
 {
-    return w->n_entries && w->entries[w->n_entries - 1].layer != t->layer ? DISK_PAGE : DISK_ALIGN;
+    return w->n_entries ? align_between(w->entries[w->n_entries - 1].layer, t->layer) : DISK_ALIGN;
 }
 
 static int begin_tensor(struct llmq_writer *w, const struct llmq_tensor *t, struct llmq_err *err)
@@ -395,4 +401,50 @@ int llmq_writer_finish(struct llmq_writer *w, const char *as_path, struct llmq_e
         return 0;
     llmq_writer_abort(w);
     return err->code;
+}
+
+/* ---- sizes without writing ------------------------------------------------------------------ */
+
+static uint64_t padded(uint64_t pos, uint64_t align) { return (pos + align - 1) / align * align; }
+
+static uint64_t add_kept(uint64_t pos, uint64_t kept[2])
+{
+    for (int p = 0; p < 2; p++) {
+        pos = kept[p] ? padded(pos, DISK_ALIGN) + kept[p] : pos;
+        kept[p] = 0;
+    }
+    return pos;
+}
+
+uint64_t llmq_file_bytes(const struct llmq_tensor *tensors, size_t n, const uint64_t *sections, int n_sections)
+{
+    uint64_t pos = DISK_PAGE, kept[2] = {0, 0};
+
+    for (size_t i = 0; i < n; i++) {
+        const struct llmq_tensor *t = &tensors[i];
+
+        if (i && !is_fused(t[-1].role, t[-1].layer, t[-1].expert, t))
+            pos = add_kept(pos, kept);
+        pos = padded(pos, i ? align_between(t[-1].layer, t->layer) : DISK_ALIGN) + t->data_bytes;
+        kept[0] += t->scale_bytes;
+        kept[1] += t->zero_bytes;
+    }
+    pos = add_kept(pos, kept);
+    for (int i = 0; i < n_sections; i++)
+        pos = padded(pos, DISK_ALIGN) + sections[i];
+    return padded(pos, DISK_ALIGN) + sizeof(struct disk_directory) + (uint64_t)n_sections * sizeof(struct disk_section) +
+           n * sizeof(struct disk_tensor);
+}
+
+int llmq_section_stored_bytes(int id, const void *bytes, size_t len, uint64_t *stored, struct llmq_err *err)
+{
+    struct llmq_str s = {.max = max_section};
+
+    *stored = len;
+    if (section_deflated(id) && section_deflate(&s, bytes, len, err))
+        return llmq_fail_within(err, "section '%s'", llmq_section_name(id));
+    if (section_deflated(id))
+        *stored = s.len;
+    llmq_str_fini(&s);
+    return 0;
 }

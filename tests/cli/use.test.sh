@@ -179,6 +179,7 @@ json '' quantize "$m" --awq --calib "$tmp/text" --calib-samples 2 -o "$tmp/json.
 has 'source method options seed calibration tensors layers kv warnings wall_s cpu_s eval' "$tmp/report"
 json '' inspect "$m"
 json 'ok error' verify "$m"
+json 'hparams parameters schemes kv ctx batch tensor_parallel memory_bytes scratch_bytes' plan "$m"
 json 'token_ids' tokenize "$m" -p x
 json 'text token_ids finish_reason kv' run "$m" --raw -p x -n 3
 json 'data protocol windows nll_stderr baseline gates' eval "$m" --data "$tmp/text" --windows 2
@@ -212,6 +213,8 @@ convert TMP/hf -o TMP/x.llmq
 convert TMP/hf -o TMP/x.llmq --json
 quantize TMP/m.llmq --rtn --dry-run
 quantize TMP/m.llmq --rtn -o TMP/x.llmq --json
+plan TMP/m.llmq
+plan TMP/hf --json
 inspect TMP/m.llmq
 inspect TMP/m.llmq --json --tensors
 inspect TMP/m.llmq --section vocab

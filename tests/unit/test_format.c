@@ -815,6 +815,27 @@ START_TEST(sha256_is_the_published_one)
 }
 END_TEST
 
+/* What llmq_file_bytes says without writing is what a file has. */
+START_TEST(sizes_are_known_beforehand)
+{
+    static const char *const good[] = {"dense-f32", "dense-mixed-untied-bias", "int4-asym-ragged", "int4-int8-sym", "int8-channel-asym", "texts"};
+
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct llmq_err   err = {0};
+        struct llmq_file *f;
+        uint64_t          sections[16];
+        char              path[100];
+
+        snprintf(path, sizeof path, "tests/format/good/%s.llmq", good[i]);
+        ck_assert_msg(!llmq_file_open(&f, path, &err), "%s", err.text);
+        for (int k = 0; k < f->n_sections; k++)
+            sections[k] = f->sections[k].disk.stored_bytes;
+        ck_assert_uint_eq(llmq_file_bytes(f->tensors, (size_t)f->n_tensors, sections, f->n_sections), f->map.size);
+        llmq_file_close(f);
+    }
+}
+END_TEST
+
 UNIT_CASE(format, what_is_packed_unpacks_the_same, codes_stand_where_the_specification_says, padding_decodes_to_zero,
           schemes_have_names_and_limits, hyperparameters_out_of_range_are_named, fused_matrices_stand_together_in_the_list,
           a_model_reads_back_as_written, fused_matrices_stand_back_to_back, equal_inputs_give_equal_bytes,
@@ -822,4 +843,4 @@ UNIT_CASE(format, what_is_packed_unpacks_the_same, codes_stand_where_the_specifi
           a_hostile_directory_is_survived, a_file_size_limit_is_an_error_and_leaves_nothing,
           an_incomplete_model_is_not_written, wrong_counts_and_shapes_are_refused_at_once,
           no_memory_is_an_error_wherever_it_happens, a_file_is_a_source_and_its_numbers_are_finite,
-          sha256_is_the_published_one)
+          sizes_are_known_beforehand, sha256_is_the_published_one)
