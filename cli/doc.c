@@ -6,6 +6,7 @@
 #include "common/io.h"
 #include "common/json.h"
 #include "common/parallel.h"
+#include "convert/foreign.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,22 +19,23 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* What the first bytes of another kind of model file say; NULL when they say nothing. */
+/* What another kind of model file is called; NULL for none that is known. */
 static const char *other_kind(const char *path)
 {
-    unsigned char head[9] = {0};
-    FILE         *f = fopen(path, "rb");
-    size_t        n = f ? fread(head, 1, sizeof head, f) : 0;
+    char  head[4] = {0};
+    FILE *f;
+    int   zip;
 
+    switch (foreign_kind(path)) {
+    case FOREIGN_GGUF: return "a GGUF file";
+    case FOREIGN_SAFETENSORS: return "a safetensors file";
+    default: break;
+    }
+    f = fopen(path, "rb");
+    zip = f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "PK\3\4", 4);
     if (f)
         fclose(f);
-    if (n >= 4 && !memcmp(head, "GGUF", 4))
-        return "a GGUF file";
-    if (n == 9 && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
-        return "a safetensors file";
-    if (n >= 4 && !memcmp(head, "PK\3\4", 4))
-        return "a zip archive, perhaps of PyTorch";
-    return NULL;
+    return zip ? "a zip archive, perhaps of PyTorch" : NULL;
 }
 
 int doc_check_model_path(const char *path, struct llmq_err *err)
@@ -48,7 +50,7 @@ int doc_check_model_path(const char *path, struct llmq_err *err)
                          path);
     kind = S_ISREG(st.st_mode) ? other_kind(path) : NULL;
     if (kind)
-        return llmq_fail(err, LLMQ_EFORMAT, "%s: %s; only .llmq files are read so far", path, kind);
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: %s, expected a .llmq file", path, kind);
     return 0;
 }
 

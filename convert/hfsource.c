@@ -13,6 +13,7 @@
 #include "common/str.h"
 #include "convert/arch.h"
 #include "convert/convert.h"
+#include "convert/foreign.h"
 #include "convert/hfconfig.h"
 #include "convert/hftokenizer.h"
 #include "convert/safetensors.h"
@@ -597,7 +598,8 @@ static int source_fill(struct hfsource *s, const char *dir, struct llmq_err *err
     if (stat(dir, &st) < 0)
         return llmq_fail_errno(err, "%s", dir);
     if (!S_ISDIR(st.st_mode))
-        return llmq_fail(err, LLMQ_EFORMAT, "%s: not a directory; expected a Hugging Face checkpoint", dir);
+        return llmq_fail(err, LLMQ_EFORMAT, "%s: %s; expected a Hugging Face checkpoint's directory", dir,
+                         foreign_kind(dir) == FOREIGN_GGUF ? "a GGUF file, which is not converted yet" : "not a directory");
     if (name_source(s, err) || take_texts(s, err) || safetensors_open(&s->st, dir, err) || bind_all(s, err))
         return err->code;
     return hash_begin(s, err);

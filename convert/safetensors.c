@@ -278,17 +278,13 @@ static int shard_open(struct safetensors_shard *s, struct llmq_err *err)
     return 0;
 }
 
-/* Opens a shard and parses its header. */
-static int shard_load(struct safetensors *st, int shard, struct safetensors_tensor **t, int *n, struct llmq_err *err)
+/* The header's JSON, in memory of its own. */
+static int read_header(const struct safetensors_shard *s, char **json, size_t *n, struct llmq_err *err)
 {
-    struct safetensors_shard *s = &st->shards[shard];
-    unsigned char             head[8];
-    uint64_t                  len = 0;
-    char                     *json = NULL;
-    int                       rc;
+    unsigned char head[8];
+    uint64_t      len = 0;
 
-    if (shard_open(s, err))
-        return err->code;
+    *json = NULL;
     if (s->size_bytes < 8)
         return llmq_fail(err, LLMQ_EFORMAT, "%s: %llu bytes, too short for a safetensors file", s->path,
                          (unsigned long long)s->size_bytes);
@@ -300,11 +296,29 @@ static int shard_load(struct safetensors *st, int shard, struct safetensors_tens
         return llmq_fail(err, LLMQ_EFORMAT, "%s: a header of %llu bytes, expected at most %llu", s->path,
                          (unsigned long long)len,
                          (unsigned long long)(s->size_bytes - 8 < MAX_HEADER ? s->size_bytes - 8 : MAX_HEADER));
-    if (LLMQ_NEW(&json, len, "a safetensors header", err))
+    *n = (size_t)len;
+    if (LLMQ_NEW(json, len, "a safetensors header", err))
         return err->code;
-    rc = llmq_read_at(s->fd, json, (size_t)len, 8, s->path, err);
+    if (llmq_read_at(s->fd, *json, *n, 8, s->path, err)) {
+        llmq_free(*json);
+        *json = NULL;
+    }
+    return err->code;
+}
+
+/* Opens a shard and parses its header. */
+static int shard_load(struct safetensors *st, int shard, struct safetensors_tensor **t, int *n, struct llmq_err *err)
+{
+    struct safetensors_shard *s = &st->shards[shard];
+    char                     *json;
+    size_t                    len;
+    int                       rc = shard_open(s, err);
+
     if (!rc)
-        rc = safetensors_parse(json, (size_t)len, s->size_bytes, s->path, shard, &st->arena, t, n, err);
+        rc = read_header(s, &json, &len, err);
+    if (rc)
+        return rc;
+    rc = safetensors_parse(json, len, s->size_bytes, s->path, shard, &st->arena, t, n, err);
     llmq_free(json);
     return rc;
 }
@@ -518,6 +532,43 @@ int safetensors_open(struct safetensors *st, const char *dir, struct llmq_err *e
     if (LLMQ_ARENA_NEW(&st->arena, &st->shards, 1, "a shard list", err) || add_shard(st, dir, SINGLE_NAME, err))
         return err->code;
     return load_shards(st, err);
+}
+
+int safetensors_open_file(struct safetensors *st, const char *path, struct llmq_err *err)
+{
+    const char *slash = strrchr(path, '/');
+
+    memset(st, 0, sizeof *st);
+    if (LLMQ_ARENA_NEW(&st->arena, &st->shards, 1, "a shard list", err))
+        return err->code;
+    st->shards[0] = (struct safetensors_shard){.fd = -1, .name = slash ? slash + 1 : path,
+                                               .path = llmq_arena_str(&st->arena, path, strlen(path), err)};
+    if (!st->shards[0].path)
+        return err->code;
+    st->n_shards = 1;
+    return load_shards(st, err);
+}
+
+int safetensors_metadata(const struct safetensors *st, int shard, json_t **out, struct llmq_err *err)
+{
+    const struct safetensors_shard *s = &st->shards[shard];
+    json_t                         *header = NULL;
+    char                           *json;
+    size_t                          len;
+
+    *out = NULL;
+    if (read_header(s, &json, &len, err))
+        return err->code;
+    if (!llmq_json_parse(&header, json, len, MAX_HEADER, s->path, err)) {
+        json_t *found = json_object_get(header, "__metadata__");
+
+        *out = found ? json_incref(found) : json_object();
+        if (!*out)
+            (void)!llmq_fail(err, LLMQ_ENOMEM, "%s: no memory for its metadata", s->path);
+    }
+    json_decref(header);
+    llmq_free(json);
+    return err->code;
 }
 
 void safetensors_close(struct safetensors *st)

@@ -4,6 +4,7 @@
 #include "common/alloc.h"
 #include "common/err.h"
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,10 @@ int safetensors_parse(const char *json, size_t len, uint64_t file_bytes, const c
 /* A directory with model.safetensors, or model.safetensors.index.json and the shards it names.  st is
  * filled and must be closed, also after an error. */
 int  safetensors_open(struct safetensors *st, const char *dir, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* One file, without an index; the same rules. */
+int  safetensors_open_file(struct safetensors *st, const char *path, struct llmq_err *err) LLMQ_MUST_CHECK;
+/* The "__metadata__" of a shard's header; an empty object when there is none.  The caller owns *out. */
+int  safetensors_metadata(const struct safetensors *st, int shard, json_t **out, struct llmq_err *err) LLMQ_MUST_CHECK;
 void safetensors_close(struct safetensors *st);
 
 /* NULL when there is none of this name. */

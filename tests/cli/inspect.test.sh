@@ -35,17 +35,71 @@ expect 1 'No such file' "$llmq" inspect "$tmp/none.llmq"
 expect 2 'is a directory, expected a .llmq file' "$llmq" inspect "$tmp"
 expect 2 'is a directory, expected a .llmq file' "$llmq" verify "$tmp"
 printf 'GGUF\003\000\000\000' > "$tmp/a.gguf"
-expect 4 'a GGUF file; only .llmq files are read so far' "$llmq" inspect "$tmp/a.gguf"
-expect 4 'a GGUF file; only .llmq files are read so far' "$llmq" verify "$tmp/a.gguf"
+expect 4 'a GGUF file, expected a .llmq file' "$llmq" verify "$tmp/a.gguf"
+expect 4 'a.gguf: the file ends at byte 8, inside the header' "$llmq" inspect "$tmp/a.gguf"
 printf '\002\000\000\000\000\000\000\000{}' > "$tmp/a.safetensors"
-expect 4 'a safetensors file; only .llmq files are read so far' "$llmq" inspect "$tmp/a.safetensors"
-printf 'hello' > "$tmp/a.txt"
-expect 4 'too short for the header of a .llmq' "$llmq" verify "$tmp/a.txt"
+expect 4 'a safetensors file, expected a .llmq file' "$llmq" verify "$tmp/a.safetensors"
 
+# other kinds of files: GGUF with values and tensors of every sort, a checkpoint's safetensors
+python3 tests/cli/gen/gguf.py "$tmp/b.gguf"
+expect 0 '' "$llmq" inspect "$tmp/b.gguf" --tensors
+cat > "$tmp/want" << 'END'
+file        gguf version 3, 3696 bytes
+weights     3520 in 4 tensors; 5.727 bits per weight
+            Q8_0                     1 tensors            640 weights            680 bytes
+            Q4_0                     1 tensors           2048 weights           1152 bytes
+            F32                      1 tensors             64 weights            256 bytes
+            Q4_K                     1 tensors            768 weights            432 bytes
+metadata    general.architecture                     llama
+            general.name                             Größe ☃
+            general.alignment                        64
+            x.u8                                     255
+            x.i8                                     -128
+            x.u16                                    65535
+            x.i16                                    -2
+            x.i32                                    -3
+            x.f32                                    0.25
+            x.yes                                    true
+            x.u64                                    1099511627776
+            x.i64                                    -1099511627776
+            x.f64                                    1e-300
+            x.none                                   []
+            x.langs                                  [en, de]
+            x.many                                   40 x i32
+            x.words                                  17 x string
+            tokenizer.chat_template                  {{ a }}... (16 bytes)
+token_embd.weight                                  Q8_0                680 bytes  [10, 64]
+blk.0.attn_q.weight                                Q4_0               1152 bytes  [32, 64]
+output_norm.weight                                 F32                 256 bytes  [64]
+blk.0.ffn_up.weight                                Q4_K                432 bytes  [3, 256]
+END
+diff "$tmp/want" "$tmp/out"
+expect 0 '' "$llmq" inspect "$tmp/b.gguf" --json
 keys() { # FILE KEYS: the top-level keys, sorted
     python3 -c 'import json, sys; print(" ".join(sorted(json.load(open(sys.argv[1])))))' "$1" > "$tmp/keys"
     [ "$(cat "$tmp/keys")" = "$2" ] || { echo "keys '$(cat "$tmp/keys")', expected '$2'"; exit 1; }
 }
+keys "$tmp/out" 'bits_per_weight device exit_code file_bytes format_version isa kind metadata model peak_rss_bytes schema schemes tensors threads version weights'
+python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d['tensors'][1] == {'name': 'blk.0.attn_q.weight', 'scheme': 'Q4_0', 'shape': [32, 64], 'offset': 1856, 'bytes': 1152}, d
+assert d['metadata']['x.many'] == {'array': 'i32', 'length': 40} and d['metadata']['tokenizer.chat_template'] == '{{ a }}\\nand more', d
+" "$tmp/out"
+python3 tests/cli/gen/gguf.py "$tmp/c.gguf" --type 77
+expect 0 '' "$llmq" inspect "$tmp/c.gguf"
+grep -q 'type 77 .* ? bytes' "$tmp/out"
+python3 tests/cli/gen/gguf.py "$tmp/c.gguf" --version 1
+expect 4 'GGUF version 1, expected 2 or 3' "$llmq" inspect "$tmp/c.gguf"
+expect 2 'b.gguf is no .llmq: --section cannot be' "$llmq" inspect "$tmp/b.gguf" --section vocab
+expect 0 '' "$llmq" inspect calib_data/demo/model.safetensors --tensors
+grep -q '^metadata    format  *pt$' "$tmp/out"
+grep -q '^model.layers.7.mlp.down_proj.weight  *BF16  *98304 bytes  \[128, 384\]$' "$tmp/out"
+head -c 100000 calib_data/demo/model.safetensors > "$tmp/cut.safetensors"
+expect 4 'cut.safetensors: ' "$llmq" inspect "$tmp/cut.safetensors"
+printf 'hello' > "$tmp/a.txt"
+expect 4 'too short for the header of a .llmq' "$llmq" verify "$tmp/a.txt"
+
 expect 0 '' "$llmq" inspect --json "$good/int4-int8-sym.llmq"
 keys "$tmp/out" 'bytes device exit_code format_version hparams isa model peak_rss_bytes provenance schema schemes sections tensors threads version weights'
 sum=$(sha256sum < "$good/int4-int8-sym.llmq" | cut -d' ' -f1)

@@ -13,7 +13,7 @@ allow() {
     runner/engine) echo "common/* format/format.h runner/runner.h runner/model/* runner/text/*" ;;
     runner/cpu)    echo "common/* format/format.h runner/model/ops.h" ;;
     quantize)      echo "common/* format/format.h runner/model/model.h runner/model/ops.h runner/model/batch.h runner/text/corpus.h runner/text/tokenizer.h" ;;
-    cli)           echo "common/* format/format.h convert/convert.h quantize/quantize.h quantize/modelplan.h runner/runner.h runner/eval.h runner/selfsample.h runner/cpu/isa.h runner/text/corpus.h runner/text/tokenizer.h version.h" ;;
+    cli)           echo "common/* format/format.h convert/convert.h convert/foreign.h quantize/quantize.h quantize/modelplan.h runner/runner.h runner/eval.h runner/selfsample.h runner/cpu/isa.h runner/text/corpus.h runner/text/tokenizer.h version.h" ;;
     esac
 }
 bad=0

@@ -545,5 +545,4 @@ UNIT_CASE(convert, a_checkpoint_becomes_a_source_and_a_file, every_allocation_ma
 UNIT_CASE(safetensors, headers_that_are_legal, headers_that_are_refused, mangled_headers)
 UNIT_CASE(arch, names_and_places)
 UNIT_CASE(hfconfig, defaults, rope_in_both_spellings, yarn_temperature, configs_that_are_refused, windows_bound_the_context,
-          stretched_contexts,
-          the_first_file_that_names_an_end_token_counts, end_tokens_that_are_refused)
+          stretched_contexts, the_first_file_that_names_an_end_token_counts, end_tokens_that_are_refused)
