@@ -61,7 +61,7 @@ static size_t left(const struct cursor *c) { return (size_t)(c->end - c->at); }
 
 static int ends_early(const struct cursor *c, const char *what, struct llmq_err *err)
 {
-    return llmq_fail(err, LLMQ_EFORMAT, "%s: the file ends at byte %zu, inside %s", c->where, (size_t)(c->end - c->begin), what);
+    return llmq_fail(err, LLMQ_EFORMAT, "%s: the GGUF file ends at byte %zu, inside %s", c->where, (size_t)(c->end - c->begin), what);
 }
 
 static uint64_t little(const unsigned char *p, int n)

@@ -36,7 +36,7 @@ expect 2 'is a directory, expected a .llmq file' "$llmq" inspect "$tmp"
 expect 2 'is a directory, expected a .llmq file' "$llmq" verify "$tmp"
 printf 'GGUF\003\000\000\000' > "$tmp/a.gguf"
 expect 4 'a GGUF file, expected a .llmq file' "$llmq" verify "$tmp/a.gguf"
-expect 4 'a.gguf: the file ends at byte 8, inside the header' "$llmq" inspect "$tmp/a.gguf"
+expect 4 'a.gguf: the GGUF file ends at byte 8, inside the header' "$llmq" inspect "$tmp/a.gguf"
 printf '\002\000\000\000\000\000\000\000{}' > "$tmp/a.safetensors"
 expect 4 'a safetensors file, expected a .llmq file' "$llmq" verify "$tmp/a.safetensors"
 

@@ -56,12 +56,12 @@ for c in inspect verify 'eval --data text' 'run -p x'; do
     {
         refused 1 'No such file' $c "$tmp/nowhere"
         refused 2 'is a directory, expected a .llmq file' $c "$tmp/hf"
-        refused 4 'a GGUF file' $c "$tmp/a.gguf"
+        refused 4 'GGUF file' $c "$tmp/a.gguf"
         refused 4 'too short for the header' $c "$tmp/empty"
         refused 4 "$tmp/noise: " $c "$tmp/noise"
     }
 done
-refused 4 'not a directory' convert "$tmp/a.gguf" -o "$new"
+refused 4 'a GGUF file, which is not converted yet' convert "$tmp/a.gguf" -o "$new"
 refused 4 'a GGUF file' quantize "$tmp/a.gguf" --rtn -o "$new"
 refused 4 'too short' quantize "$tmp/empty" --rtn -o "$new"
 refused 4 "llmq quantize: $q: embed is int8-g128-sym already" quantize "$q" --rtn -o "$new"
