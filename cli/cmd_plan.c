@@ -136,8 +136,8 @@ static void fit(struct plan *p, int i, int k)
 {
     uint64_t most = llmq_hparams_max_ctx(&p->h), used = p->size[i].rank_bytes + p->scratch, room = p->memory > used ? p->memory - used : 0;
 
-    p->fit[i][k].sequences = (int64_t)(room / p->kv_sequence[k]);
-    room /= p->kv_token[k];
+    p->fit[i][k].sequences = p->kv_sequence[k] ? (int64_t)(room / p->kv_sequence[k]) : 0;
+    room = p->kv_token[k] ? room / p->kv_token[k] : 0;
     p->fit[i][k].longest = (int64_t)(room < most ? room : most);
 }
 

@@ -285,6 +285,7 @@ static int read_header(const struct safetensors_shard *s, char **json, size_t *n
     uint64_t      len = 0;
 
     *json = NULL;
+    *n = 0;
     if (s->size_bytes < 8)
         return llmq_fail(err, LLMQ_EFORMAT, "%s: %llu bytes, too short for a safetensors file", s->path,
                          (unsigned long long)s->size_bytes);

@@ -54,7 +54,7 @@ static int assign_name(struct jrun *r, struct jname name, const struct jv *value
 
     if (!v) {
         if (JR_NEW(r, &v, 1))
-            return r->err->code;
+            return jr_failed(r);
         v->name = name;
         v->next = r->scope->vars;
         r->scope->vars = v;
@@ -68,7 +68,7 @@ static int push_scope(struct jrun *r, struct jscope *up)
     struct jscope *s;
 
     if (JR_NEW(r, &s, 1))
-        return r->err->code;
+        return jr_failed(r);
     s->up = up;
     r->scope = s;
     return 0;
@@ -79,7 +79,7 @@ static int assign_field(struct jrun *r, const struct jnode *target, const struct
     struct jv object, key = jv_name(target->name);
 
     if (eval(r, target->a, &object))
-        return r->err->code;
+        return jr_failed(r);
     if (object.kind != JV_NAMESPACE)
         return jr_fail(r, "a field of a %s cannot be set, expected a namespace", jv_type(&object));
     return jv_put(r, object.dict, &key, value);
@@ -95,14 +95,14 @@ static int assign(struct jrun *r, const struct jnode *target, const struct jv *v
     if (target->kind == JN_ATTR)
         return assign_field(r, target, value);
     if (jv_items(r, value, &items, &n))
-        return r->err->code;
+        return jr_failed(r);
     for (const struct jnode *t = target->kids; t; t = t->next)
         want++;
     if (n != want)
         return jr_fail(r, "%zu values cannot be assigned to %zu names", n, want);
     for (const struct jnode *t = target->kids; t; t = t->next)
         if (assign(r, t, items++))
-            return r->err->code;
+            return jr_failed(r);
     return 0;
 }
 
@@ -187,14 +187,14 @@ static int repeat(struct jrun *r, const struct jv *v, int64_t times, struct jv *
     if (v->kind == JV_STR) {
         for (size_t i = 0; i < count && v->s.n; i++)
             if (jr_step(r, 1) || jb_str(r, &b, v->s))
-                return r->err->code;
+                return jr_failed(r);
         *out = jb_take(&b);
         return 0;
     }
     if (n && count > (size_t)MAX_RANGE / n)
         return jr_fail(r, "a list of more than %d elements", MAX_RANGE);
     if (jv_new_seq(r, v->kind, n * count, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n * count; i++)
         out->seq->v[i] = v->seq->v[i % n];
     return 0;
@@ -205,7 +205,7 @@ static int join_seqs(struct jrun *r, const struct jv *a, const struct jv *b, str
     size_t n = a->seq->n, m = b->seq->n;
 
     if (jr_step(r, n + m) || jv_new_seq(r, a->kind, n + m, out))
-        return r->err->code;
+        return jr_failed(r);
     if (n)
         memcpy(out->seq->v, a->seq->v, n * sizeof *a);
     if (m)
@@ -218,7 +218,7 @@ static int concat(struct jrun *r, const struct jv *a, const struct jv *b, struct
     struct jbuf text = {0};
 
     if (jb_value(r, &text, a) || jb_value(r, &text, b))
-        return r->err->code;
+        return jr_failed(r);
     *out = jb_take(&text);
     return 0;
 }
@@ -230,7 +230,7 @@ static int binary(struct jrun *r, int op, const struct jv *a, const struct jv *b
     if (op == '%' && a->kind == JV_STR)
         return jr_fail(r, "formatting by %% is not supported");
     if (check_defined(r, a) || check_defined(r, b))
-        return r->err->code;
+        return jr_failed(r);
     if (jv_is_number(a) && jv_is_number(b))
         return a->kind == JV_REAL || b->kind == JV_REAL ? real_math(r, op, jv_number(a), jv_number(b), out) : int_math(r, op, a->i, b->i, out);
     if (op == '+' && a->kind == JV_STR && b->kind == JV_STR)
@@ -247,7 +247,7 @@ static int binary(struct jrun *r, int op, const struct jv *a, const struct jv *b
 static int negate(struct jrun *r, int minus, const struct jv *v, struct jv *out)
 {
     if (check_defined(r, v))
-        return r->err->code;
+        return jr_failed(r);
     if (!jv_is_number(v))
         return jr_fail(r, "a %s has no sign", jv_type(v));
     *out = v->kind == JV_REAL ? jv_real(minus ? -v->r : v->r) : jv_int(v->i);
@@ -264,12 +264,12 @@ static int eval_args(struct jrun *r, const struct jnode *kids, struct jargs *arg
     for (const struct jnode *k = kids; k; k = k->next)
         n++;
     if (JR_NEW(r, &args->v, n) || JR_NEW(r, &args->kw, n))
-        return r->err->code;
+        return jr_failed(r);
     for (const struct jnode *k = kids; k; k = k->next) {
         struct jv *to = k->kind == JN_KEYWORD ? &args->kw[args->nkw].v : &args->v[args->n];
 
         if (eval(r, k->kind == JN_KEYWORD ? k->a : k, to))
-            return r->err->code;
+            return jr_failed(r);
         if (k->kind == JN_KEYWORD)
             args->kw[args->nkw++].name = k->name;
         else if (args->nkw)
@@ -288,7 +288,7 @@ static int call_range(struct jrun *r, const struct jargs *args, struct jv *out)
         return jr_fail(r, "range takes 1 to 3 numbers");
     for (size_t i = 0; i < args->n; i++)
         if (jv_to_int(r, &args->v[i], "range's number", &v[args->n == 1 ? 1 : i]))
-            return r->err->code;
+            return jr_failed(r);
     for (int i = 0; i < 3; i++)
         if (v[i] > INT32_MAX || v[i] < -INT32_MAX)
             return jr_fail(r, "range's number %lld is too large", (long long)v[i]);
@@ -298,7 +298,7 @@ static int call_range(struct jrun *r, const struct jargs *args, struct jv *out)
     if (n > MAX_RANGE)
         return jr_fail(r, "a range of more than %d numbers", MAX_RANGE);
     if (jv_new_seq(r, JV_LIST, n > 0 ? (size_t)n : 0, out))
-        return r->err->code;
+        return jr_failed(r);
     for (int64_t i = 0; i < n; i++)
         out->seq->v[i] = jv_int(v[0] + i * v[2]);
     return 0;
@@ -310,15 +310,15 @@ static int call_dict(struct jrun *r, enum jv_kind kind, const struct jargs *args
     if (args->n > 1 || (args->n && args->v[0].kind != JV_DICT))
         return jr_fail(r, "dict and namespace of anything but a dict and names are not supported");
     if (jv_new_dict(r, kind, args->nkw + 4, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; args->n && i < args->v[0].dict->n; i++)
         if (jv_put(r, out->dict, &args->v[0].dict->v[i].key, &args->v[0].dict->v[i].value))
-            return r->err->code;
+            return jr_failed(r);
     for (size_t i = 0; i < args->nkw; i++) {
         struct jv key = jv_name(args->kw[i].name);
 
         if (jv_put(r, out->dict, &key, &args->kw[i].v))
-            return r->err->code;
+            return jr_failed(r);
     }
     return 0;
 }
@@ -328,7 +328,7 @@ static int call_raise(struct jrun *r, const struct jargs *args)
     struct jv text = jv_text("");
 
     if (args->n && jv_to_str(r, &args->v[0], &text))
-        return r->err->code;
+        return jr_failed(r);
     return llmq_fail(r->err, LLMQ_EUSAGE, "the chat template refuses these messages: %.*s", (int)(text.s.n > 300 ? 300 : text.s.n), text.s.p);
 }
 
@@ -345,7 +345,7 @@ static int call_strftime(struct jrun *r, const struct jargs *args, struct jv *ou
     if (!localtime_r(&r->now, &tm))
         return jr_fail(r, "the time cannot be told");
     if (jb_add(r, &b, text, strftime(text, sizeof text, format, &tm), NULL))
-        return r->err->code;
+        return jr_failed(r);
     *out = jb_take(&b);
     return 0;
 }
@@ -389,7 +389,7 @@ static int bind_parameters(struct jrun *r, const struct jmacro *m, const struct 
             passed = 1;
         }
         if ((!passed && p->a && eval(r, p->a, &v)) || assign_name(r, p->name, &v))
-            return r->err->code;
+            return jr_failed(r);
     }
     return 0;
 }
@@ -421,7 +421,7 @@ static int bind_rest(struct jrun *r, const struct jmacro *m, const struct jargs 
         n++;
     n = args->n > n ? n : args->n;
     if (jv_new_seq(r, JV_TUPLE, args->n - n, &more) || jv_new_dict(r, JV_DICT, args->nkw, &names))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = n; i < args->n; i++)
         more.seq->v[i - n] = args->v[i];
     for (size_t i = 0; i < args->nkw; i++) {
@@ -430,12 +430,12 @@ static int bind_rest(struct jrun *r, const struct jmacro *m, const struct jargs 
         if (m->node->op & JM_CALLER && is_named(args->kw[i].name, "caller"))
             caller = args->kw[i].v;
         else if (!is_parameter(m, args->kw[i].name) && jv_put(r, names.dict, &key, &args->kw[i].v))
-            return r->err->code;
+            return jr_failed(r);
     }
     if ((m->node->op & JM_CALLER && assign_name(r, (struct jname){"caller", 6}, &caller)) ||
         (m->node->op & JM_VARARGS && assign_name(r, (struct jname){"varargs", 7}, &more)) ||
         (m->node->op & JM_KWARGS && assign_name(r, (struct jname){"kwargs", 6}, &names)))
-        return r->err->code;
+        return jr_failed(r);
     return 0;
 }
 
@@ -458,9 +458,9 @@ static int call_macro(struct jrun *r, const struct jmacro *m, const struct jargs
     struct jscope *before = r->scope;
 
     if (check_arguments(r, m, args) || push_scope(r, m->scope))
-        return r->err->code;
+        return jr_failed(r);
     if (bind_rest(r, m, args) || bind_parameters(r, m, args) || capture(r, m->node->kids, out))
-        return r->err->code;
+        return jr_failed(r);
     r->scope = before;
     return 0;
 }
@@ -471,7 +471,7 @@ static int call(struct jrun *r, const struct jv *f, const struct jargs *args, st
     case JV_METHOD: return jv_call_method(r, f->method, args, out);
     case JV_MACRO: return call_macro(r, f->macro, args, out);
     case JV_GLOBAL: return call_global(r, f->i, args, out);
-    default: return check_defined(r, f) ? r->err->code : jr_fail(r, "a %s cannot be called", jv_type(f));
+    default: return check_defined(r, f) ? jr_failed(r) : jr_fail(r, "a %s cannot be called", jv_type(f));
     }
 }
 
@@ -481,12 +481,12 @@ static int eval_call(struct jrun *r, const struct jnode *n, const struct jv *cal
     struct jargs args;
 
     if (eval(r, n->a, &f) || eval_args(r, n->kids, &args))
-        return r->err->code;
+        return jr_failed(r);
     if (caller) {
         struct jkeyword *kw;
 
         if (JR_NEW(r, &kw, args.nkw + 1))
-            return r->err->code;
+            return jr_failed(r);
         if (args.nkw)
             memcpy(kw, args.kw, args.nkw * sizeof *kw);
         kw[args.nkw++] = (struct jkeyword){{"caller", 6}, *caller};
@@ -505,22 +505,22 @@ static int eval_seq(struct jrun *r, const struct jnode *n, struct jv *out)
     for (const struct jnode *k = n->kids; k; k = k->next)
         count++;
     if (jv_new_seq(r, n->kind == JN_LIST ? JV_LIST : JV_TUPLE, count, out))
-        return r->err->code;
+        return jr_failed(r);
     for (const struct jnode *k = n->kids; k; k = k->next)
         if (eval(r, k, &out->seq->v[i++]))
-            return r->err->code;
+            return jr_failed(r);
     return 0;
 }
 
 static int eval_dict(struct jrun *r, const struct jnode *n, struct jv *out)
 {
     if (jv_new_dict(r, JV_DICT, 4, out))
-        return r->err->code;
+        return jr_failed(r);
     for (const struct jnode *k = n->kids; k; k = k->next->next) {
         struct jv key, value;
 
         if (eval(r, k, &key) || eval(r, k->next, &value) || jv_put(r, out->dict, &key, &value))
-            return r->err->code;
+            return jr_failed(r);
     }
     return 0;
 }
@@ -532,7 +532,7 @@ static int eval_attr(struct jrun *r, const struct jnode *n, struct jv *out)
     int       found;
 
     if (eval(r, n->a, &object) || check_defined(r, &object) || jv_attribute(r, &object, key.s, out, &found))
-        return r->err->code;
+        return jr_failed(r);
     return found ? 0 : jv_item(r, &object, &key, out);
 }
 
@@ -542,7 +542,7 @@ static int eval_item(struct jrun *r, const struct jnode *n, struct jv *out)
     int       found;
 
     if (eval(r, n->a, &object) || eval(r, n->b, &key) || check_defined(r, &object) || jv_item(r, &object, &key, out))
-        return r->err->code;
+        return jr_failed(r);
     if (out->kind != JV_UNDEFINED || key.kind != JV_STR)
         return 0;
     return jv_attribute(r, &object, key.s, out, &found);
@@ -554,7 +554,7 @@ static int eval_slice(struct jrun *r, const struct jnode *n, struct jv *out)
 
     if (eval(r, n->a, &object) || check_defined(r, &object) || (n->b && eval(r, n->b, &part[0])) || (n->c && eval(r, n->c, &part[1])) ||
         (n->d && eval(r, n->d, &part[2])))
-        return r->err->code;
+        return jr_failed(r);
     return jv_slice(r, &object, n->b ? &part[0] : NULL, n->c ? &part[1] : NULL, n->d ? &part[2] : NULL, out);
 }
 
@@ -572,7 +572,7 @@ static int eval_filter(struct jrun *r, const struct jnode *n, const struct jv *c
     rc = (n->a && (captured ? eval_filter(r, n->a, captured, &v) : eval(r, n->a, &v))) || eval_args(r, n->kids, &args);
     r->line = n->line;
     r->depth--;
-    return rc ? r->err->code : jinja_filter(r, n->name, &v, &args, out);
+    return rc ? jr_failed(r) : jinja_filter(r, n->name, &v, &args, out);
 }
 
 static int eval_test(struct jrun *r, const struct jnode *n, struct jv *out)
@@ -582,7 +582,7 @@ static int eval_test(struct jrun *r, const struct jnode *n, struct jv *out)
     int          holds;
 
     if (eval(r, n->a, &v) || eval_args(r, n->kids, &args) || jinja_test(r, n->name, &v, &args, &holds))
-        return r->err->code;
+        return jr_failed(r);
     *out = jv_bool(holds);
     return 0;
 }
@@ -593,10 +593,10 @@ static int eval_compare(struct jrun *r, const struct jnode *n, struct jv *out)
     int       holds = 1;
 
     if (eval(r, n->a, &left))
-        return r->err->code;
+        return jr_failed(r);
     for (const struct jnode *k = n->kids; k && holds; k = k->next) {
         if (eval(r, k->a, &right) || jinja_compare(r, k->op, &left, &right, &holds))
-            return r->err->code;
+            return jr_failed(r);
         left = right;
     }
     *out = jv_bool(holds);
@@ -606,7 +606,7 @@ static int eval_compare(struct jrun *r, const struct jnode *n, struct jv *out)
 static int eval_logic(struct jrun *r, const struct jnode *n, struct jv *out)
 {
     if (eval(r, n->a, out))
-        return r->err->code;
+        return jr_failed(r);
     if (n->kind == JN_NOT) {
         *out = jv_bool(!jv_truth(out));
         return 0;
@@ -619,7 +619,7 @@ static int eval_if_else(struct jrun *r, const struct jnode *n, struct jv *out)
     struct jv condition;
 
     if (eval(r, n->b, &condition))
-        return r->err->code;
+        return jr_failed(r);
     if (jv_truth(&condition))
         return eval(r, n->a, out);
     *out = jv_undefined(jv_text("the value of an if without else").s);
@@ -631,11 +631,11 @@ static int eval_operands(struct jrun *r, const struct jnode *n, struct jv *out)
     struct jv a, b;
 
     if (eval(r, n->a, &a))
-        return r->err->code;
+        return jr_failed(r);
     if (n->kind == JN_NEG || n->kind == JN_POS)
         return negate(r, n->kind == JN_NEG, &a, out);
     if (eval(r, n->b, &b))
-        return r->err->code;
+        return jr_failed(r);
     r->line = n->line;
     return n->kind == JN_CONCAT ? concat(r, &a, &b, out) : binary(r, n->op, &a, &b, out);
 }
@@ -671,10 +671,11 @@ static int eval(struct jrun *r, const struct jnode *n, struct jv *out)
 {
     int rc;
 
+    *out = jv_none();
     if (++r->depth > MAX_DEPTH)
         return jr_fail(r, "expressions and calls are nested more than %d deep", MAX_DEPTH);
     r->line = n->line;
-    rc = jr_step(r, 1) ? r->err->code : eval_kind(r, n, out);
+    rc = jr_step(r, 1) ? jr_failed(r) : eval_kind(r, n, out);
     r->depth--;
     return rc;
 }
@@ -689,12 +690,12 @@ static int choose(struct jrun *r, const struct jnode *n, const struct jv **items
     size_t         k = 0;
 
     if (jv_new_seq(r, JV_LIST, *count, &kept))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < *count; i++) {
         struct jv holds;
 
         if (push_scope(r, before) || assign(r, n->a, &(*items)[i]) || eval(r, n->c, &holds))
-            return r->err->code;
+            return jr_failed(r);
         if (jv_truth(&holds))
             kept.seq->v[k++] = (*items)[i];
     }
@@ -714,7 +715,7 @@ static int run_for(struct jrun *r, const struct jnode *n)
     struct jloop    *loop;
 
     if (eval(r, n->b, &over) || jv_items(r, &over, &items, &count) || (n->c && choose(r, n, &items, &count)) || JR_NEW(r, &loop, 1))
-        return r->err->code;
+        return jr_failed(r);
     *loop = (struct jloop){.v = items, .n = count};
     for (; loop->at < count && r->jump != JR_BREAK; loop->at++) {
         struct jv object = {.kind = JV_LOOP, .loop = loop};
@@ -722,7 +723,7 @@ static int run_for(struct jrun *r, const struct jnode *n)
         r->jump = JR_RUN;
         if (jr_step(r, 1) || push_scope(r, before) || assign_name(r, (struct jname){"loop", 4}, &object) || assign(r, n->a, &items[loop->at]) ||
             run_body(r, n->kids))
-            return r->err->code;
+            return jr_failed(r);
         finished |= r->jump == JR_RUN;
     }
     r->jump = JR_RUN;
@@ -730,7 +731,7 @@ static int run_for(struct jrun *r, const struct jnode *n)
     if (finished || !n->d)
         return 0;
     if (push_scope(r, before) || run_body(r, n->d->kids))
-        return r->err->code;
+        return jr_failed(r);
     r->scope = before;
     return 0;
 }
@@ -740,7 +741,7 @@ static int run_if(struct jrun *r, const struct jnode *n)
     struct jv holds;
 
     if (eval(r, n->a, &holds))
-        return r->err->code;
+        return jr_failed(r);
     if (jv_truth(&holds))
         return run_body(r, n->kids);
     return !n->d ? 0 : n->d->kind == JN_BLOCK ? run_body(r, n->d->kids) : run_if(r, n->d);
@@ -753,7 +754,7 @@ static int filtered(struct jrun *r, const struct jnode *n, struct jv *out)
     struct jv      text;
 
     if (push_scope(r, before) || capture(r, n->kids, &text))
-        return r->err->code;
+        return jr_failed(r);
     r->scope = before;
     *out = text;
     return n->b ? eval_filter(r, n->b, &text, out) : 0;
@@ -764,7 +765,7 @@ static int define_macro(struct jrun *r, const struct jnode *n, const struct jnod
     struct jmacro *m;
 
     if (JR_NEW(r, &m, 1))
-        return r->err->code;
+        return jr_failed(r);
     *m = (struct jmacro){n, parameters, r->scope};
     *out = (struct jv){.kind = JV_MACRO, .macro = m};
     return 0;
@@ -776,7 +777,7 @@ static int run_call_block(struct jrun *r, const struct jnode *n)
 {
     struct jv caller, text;
 
-    return define_macro(r, n, n->a, &caller) || eval_call(r, n->b, &caller, &text) || print(r, &text) ? r->err->code : 0;
+    return define_macro(r, n, n->a, &caller) || eval_call(r, n->b, &caller, &text) || print(r, &text) ? jr_failed(r) : 0;
 }
 
 static int run_block(struct jrun *r, const struct jnode *n)
@@ -784,7 +785,7 @@ static int run_block(struct jrun *r, const struct jnode *n)
     struct jscope *before = r->scope;
 
     if (push_scope(r, before) || run_body(r, n->kids))
-        return r->err->code;
+        return jr_failed(r);
     r->scope = before;
     return 0;
 }
@@ -796,13 +797,13 @@ static int run(struct jrun *r, const struct jnode *n)
     r->line = n->line;
     switch (n->kind) {
     case JN_DATA: return jb_add(r, r->out, n->name.p, n->name.n, NULL);
-    case JN_PRINT: return eval(r, n->a, &v) || print(r, &v) ? r->err->code : 0;
+    case JN_PRINT: return eval(r, n->a, &v) || print(r, &v) ? jr_failed(r) : 0;
     case JN_FOR: return run_for(r, n);
     case JN_IF: return run_if(r, n);
-    case JN_SET: return eval(r, n->b, &v) || assign(r, n->a, &v) ? r->err->code : 0;
-    case JN_SET_BLOCK: return filtered(r, n, &v) || assign(r, n->a, &v) ? r->err->code : 0;
-    case JN_FILTER_BLOCK: return filtered(r, n, &v) || print(r, &v) ? r->err->code : 0;
-    case JN_MACRO: return define_macro(r, n, n->a, &v) || assign_name(r, n->name, &v) ? r->err->code : 0;
+    case JN_SET: return eval(r, n->b, &v) || assign(r, n->a, &v) ? jr_failed(r) : 0;
+    case JN_SET_BLOCK: return filtered(r, n, &v) || assign(r, n->a, &v) ? jr_failed(r) : 0;
+    case JN_FILTER_BLOCK: return filtered(r, n, &v) || print(r, &v) ? jr_failed(r) : 0;
+    case JN_MACRO: return define_macro(r, n, n->a, &v) || assign_name(r, n->name, &v) ? jr_failed(r) : 0;
     case JN_CALL_BLOCK: return run_call_block(r, n);
     case JN_BLOCK: return run_block(r, n);
     case JN_BREAK: r->jump = JR_BREAK; return 0;
@@ -818,7 +819,7 @@ static int run_body(struct jrun *r, const struct jnode *kids)
     if (++r->depth > MAX_DEPTH)
         return jr_fail(r, "blocks and calls are nested more than %d deep", MAX_DEPTH);
     for (const struct jnode *n = kids; n && !rc && r->jump == JR_RUN; n = n->next)
-        rc = jr_step(r, 1) ? r->err->code : run(r, n);
+        rc = jr_step(r, 1) ? jr_failed(r) : run(r, n);
     r->depth--;
     return rc;
 }
@@ -869,7 +870,7 @@ static int set_context(struct jrun *r, const json_t *context)
     size_t      n = longest(context);
 
     if (JR_NEW(r, &r->ones, n + 1) || push_scope(r, NULL))
-        return r->err->code;
+        return jr_failed(r);
     memset(r->ones, 1, n);
     json_object_foreach((json_t *)context, key, value)
     {
@@ -877,7 +878,7 @@ static int set_context(struct jrun *r, const json_t *context)
         struct jv v;
 
         if (jv_from_json(r, value, marked, &v) || assign_name(r, (struct jname){key, strlen(key)}, &v))
-            return r->err->code;
+            return jr_failed(r);
     }
     return push_scope(r, r->scope);
 }

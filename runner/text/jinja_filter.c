@@ -25,14 +25,14 @@ FILTER(trim)
     struct jv s;
 
     UNUSED;
-    return jv_to_str(r, v, &s) ? r->err->code : jm_strip(r, &s, a[0], 1, 1, out);
+    return jv_to_str(r, v, &s) ? jr_failed(r) : jm_strip(r, &s, a[0], 1, 1, out);
 }
 
 static int cased(struct jrun *r, const struct jv *v, int how, struct jv *out)
 {
     struct jv s;
 
-    return jv_to_str(r, v, &s) ? r->err->code : jm_case(r, &s, how, out);
+    return jv_to_str(r, v, &s) ? jr_failed(r) : jm_case(r, &s, how, out);
 }
 
 FILTER(f_upper) { UNUSED; return cased(r, v, 'u', out); }
@@ -49,7 +49,7 @@ FILTER(f_replace)
 
     UNUSED;
     if (jv_to_str(r, v, &s) || jv_to_str(r, a[0], &old) || jv_to_str(r, a[1], &new) || (a[2] && a[2]->kind != JV_NONE && jv_to_int(r, a[2], "the count", &count)))
-        return r->err->code;
+        return jr_failed(r);
     return jm_replace(r, &s, &old, &new, count, out);
 }
 
@@ -60,13 +60,13 @@ FILTER(escape)
 
     UNUSED;
     if (jv_to_str(r, v, &s))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < s.s.n; i++) {
         const char *entity = s.s.p[i] == '&' ? "&amp;" : s.s.p[i] == '<' ? "&lt;" : s.s.p[i] == '>' ? "&gt;" : s.s.p[i] == '"' ? "&#34;" : s.s.p[i] == '\'' ? "&#39;" : NULL;
         int         mark = s.s.mark && s.s.mark[i];
 
         if (entity ? jb_fill(r, &b, entity, strlen(entity), mark) : jb_fill(r, &b, s.s.p + i, 1, mark))
-            return r->err->code;
+            return jr_failed(r);
     }
     *out = jb_take(&b);
     return 0;
@@ -83,10 +83,10 @@ static int indentation(struct jrun *r, const struct jv *width, struct jv *out)
         return 0;
     }
     if (width && jv_to_int(r, width, "the width", &n))
-        return r->err->code;
+        return jr_failed(r);
     for (; n > 0; n--)
         if (jb_literal(r, &b, " ") || jr_step(r, 1))
-            return r->err->code;
+            return jr_failed(r);
     *out = jb_take(&b);
     return 0;
 }
@@ -101,16 +101,16 @@ FILTER(indent)
     if (v->kind != JV_STR)
         return jr_fail(r, "indent: a %s, expected a str", jv_type(v));
     if (indentation(r, a[0], &by) || jb_str(r, &b, v->s) || jb_literal(r, &b, "\n"))
-        return r->err->code;
+        return jr_failed(r);
     s = jb_take(&b);
     b = (struct jbuf){0};
     if (jm_lines(r, &s, 0, &lines))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < lines.seq->n; i++) {
         struct jstr line = lines.seq->v[i].s;
 
         if ((i && jb_literal(r, &b, "\n")) || ((i ? line.n || blank : first) && jb_str(r, &b, by.s)) || jb_str(r, &b, line))
-            return r->err->code;
+            return jr_failed(r);
     }
     *out = jb_take(&b);
     return 0;
@@ -124,7 +124,7 @@ FILTER(wordcount)
 
     UNUSED;
     if (jv_to_str(r, v, &s) || jr_step(r, s.s.n))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < s.s.n; i += (size_t)len) {
         int word = jinja_is_word(utf8_get(s.s.p + i, &len));
 
@@ -170,10 +170,10 @@ static int dump_newline(struct jrun *r, struct dump *d)
     if (d->indent.kind != JV_STR)
         return 0;
     if (jb_literal(r, &d->b, "\n"))
-        return r->err->code;
+        return jr_failed(r);
     for (int i = 0; i < d->level; i++)
         if (jb_str(r, &d->b, d->indent.s))
-            return r->err->code;
+            return jr_failed(r);
     return 0;
 }
 
@@ -188,21 +188,19 @@ static int dump_seq(struct jrun *r, struct dump *d, const struct jseq *s)
         rc = (i && jb_str(r, &d->b, d->comma.s)) || dump_newline(r, d) || dump_value(r, d, &s->v[i]);
     d->level--;
     if (rc || (s->n && dump_newline(r, d)))
-        return r->err->code;
+        return jr_failed(r);
     return jb_literal(r, &d->b, "]");
 }
 
 static int dump_key(struct jrun *r, struct dump *d, const struct jv *key)
 {
-    struct jv        text = *key;
-    struct dump      bare = {.indent = jv_none()};
+    struct dump bare = {.indent = jv_none()};
 
     if (key->kind == JV_STR)
         return dump_string(r, d, key->s);
     if (dump_value(r, &bare, key))
-        return r->err->code;
-    text = jb_take(&bare.b);
-    return dump_string(r, d, text.s);
+        return jr_failed(r);
+    return dump_string(r, d, jb_take(&bare.b).s);
 }
 
 static int by_key(const void *a, const void *b)
@@ -218,22 +216,22 @@ static int dump_dict(struct jrun *r, struct dump *d, const struct jdict *dict)
     const struct jpair **order;
     int                  rc = jb_literal(r, &d->b, "{");
 
-    if (rc || JR_NEW(r, &order, dict->n))
-        return r->err->code;
+    if (rc || jr_alloc(r, (void **)&order, dict->n, sizeof(void *)))
+        return jr_failed(r);
     for (size_t i = 0; i < dict->n; i++) {
         order[i] = &dict->v[i];
         if (d->sort && dict->v[i].key.kind != JV_STR)
             return jr_fail(r, "tojson: keys that are not strings cannot be sorted");
     }
     if (d->sort)
-        qsort((void *)order, dict->n, sizeof *order, by_key);
+        qsort((void *)order, dict->n, sizeof(void *), by_key);
     d->level++;
     for (size_t i = 0; i < dict->n && !rc; i++)
         rc = (i && jb_str(r, &d->b, d->comma.s)) || dump_newline(r, d) || dump_key(r, d, &order[i]->key) || jb_str(r, &d->b, d->colon.s) ||
              dump_value(r, d, &order[i]->value);
     d->level--;
     if (rc || (dict->n && dump_newline(r, d)))
-        return r->err->code;
+        return jr_failed(r);
     return jb_literal(r, &d->b, "}");
 }
 
@@ -254,14 +252,14 @@ static int dump_value(struct jrun *r, struct dump *d, const struct jv *v)
     case JV_BOOL: return jb_literal(r, &d->b, v->i ? "true" : "false");
     case JV_INT: return jb_value(r, &d->b, v);
     case JV_REAL: return dump_real(r, d, v->r);
-    case JV_STR: return jr_step(r, v->s.n / 64) ? r->err->code : dump_string(r, d, v->s);
+    case JV_STR: return jr_step(r, v->s.n / 64) ? jr_failed(r) : dump_string(r, d, v->s);
     case JV_LIST:
     case JV_TUPLE:
     case JV_DICT:
         if (d->level > 100)
             return jr_fail(r, "tojson: a value is nested more than 100 deep");
         rc = jr_step(r, 1) || (v->kind == JV_DICT ? dump_dict(r, d, v->dict) : dump_seq(r, d, v->seq));
-        return rc ? r->err->code : 0;
+        return rc ? jr_failed(r) : 0;
     default: return jr_fail(r, "tojson: a %s has no JSON", jv_type(v));
     }
 }
@@ -275,7 +273,7 @@ FILTER(tojson)
     d.sort = a[3] && jv_truth(a[3]);
     if (a[1] && a[1]->kind != JV_NONE) {
         if (indentation(r, a[1], &d.indent))
-            return r->err->code;
+            return jr_failed(r);
         d.comma = jv_text(",");
     }
     if (a[2] && a[2]->kind != JV_NONE) {
@@ -283,14 +281,14 @@ FILTER(tojson)
         size_t           n;
 
         if (jv_items(r, a[2], &items, &n))
-            return r->err->code;
+            return jr_failed(r);
         if (n != 2 || items[0].kind != JV_STR || items[1].kind != JV_STR)
             return jr_fail(r, "tojson: separators are two strings");
         d.comma = items[0];
         d.colon = items[1];
     }
     if (dump_value(r, &d, v))
-        return r->err->code;
+        return jr_failed(r);
     *out = jb_take(&d.b);
     return 0;
 }
@@ -411,11 +409,11 @@ static int by_path(struct jrun *r, const struct jv *v, const struct jv *path, st
             struct jv number = jv_int(index);
 
             if (jv_item(r, &from, &number, out))
-                return r->err->code;
+                return jr_failed(r);
         } else if (jv_item(r, &from, &key, out)) {
-            return r->err->code;
+            return jr_failed(r);
         } else if (out->kind == JV_UNDEFINED && jv_attribute(r, &from, key.s, out, &found)) {
-            return r->err->code;
+            return jr_failed(r);
         }
         from = *out;
     }
@@ -428,14 +426,14 @@ static int elements(struct jrun *r, const struct jv *v, const struct jv *attribu
     struct jv list;
 
     if (jv_items(r, v, items, n) || jr_step(r, *n))
-        return r->err->code;
+        return jr_failed(r);
     if (!attribute || attribute->kind == JV_NONE)
         return 0;
     if (jv_new_seq(r, JV_LIST, *n, &list))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < *n; i++)
         if (by_path(r, &(*items)[i], attribute, &list.seq->v[i]))
-            return r->err->code;
+            return jr_failed(r);
     *items = list.seq->v;
     return 0;
 }
@@ -443,7 +441,7 @@ static int elements(struct jrun *r, const struct jv *v, const struct jv *attribu
 static int as_list(struct jrun *r, const struct jv *items, size_t n, struct jv *out)
 {
     if (jv_new_seq(r, JV_LIST, n, out))
-        return r->err->code;
+        return jr_failed(r);
     if (n)
         memcpy(out->seq->v, items, n * sizeof *items);
     return 0;
@@ -455,7 +453,7 @@ FILTER(list)
     size_t           n;
 
     UNUSED;
-    return elements(r, v, NULL, &items, &n) ? r->err->code : as_list(r, items, n, out);
+    return elements(r, v, NULL, &items, &n) ? jr_failed(r) : as_list(r, items, n, out);
 }
 
 FILTER(length)
@@ -464,7 +462,7 @@ FILTER(length)
 
     UNUSED;
     if (jv_length(r, v, &n))
-        return r->err->code;
+        return jr_failed(r);
     *out = jv_int((int64_t)n);
     return 0;
 }
@@ -478,10 +476,10 @@ FILTER(join)
 
     UNUSED;
     if (elements(r, v, a[1], &items, &n) || (a[0] && jv_to_str(r, a[0], &between)))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++)
         if ((i && jb_str(r, &b, between.s)) || jb_value(r, &b, &items[i]))
-            return r->err->code;
+            return jr_failed(r);
     *out = jb_take(&b);
     return 0;
 }
@@ -492,7 +490,7 @@ static int end_of(struct jrun *r, const struct jv *v, int last, struct jv *out)
     size_t           n;
 
     if (elements(r, v, NULL, &items, &n))
-        return r->err->code;
+        return jr_failed(r);
     *out = n ? items[last ? n - 1 : 0] : jv_undefined(jv_text("an element of an empty list").s);
     return 0;
 }
@@ -517,7 +515,7 @@ FILTER(reverse)
     if (v->kind == JV_STR)
         return jv_slice(r, v, NULL, NULL, &step, out);
     if (list(r, v, a, args, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0, n = out->seq->n; i < n / 2; i++) {
         struct jv t = out->seq->v[i];
 
@@ -531,11 +529,11 @@ FILTER(reverse)
 static int sort_keys(struct jrun *r, const struct jv *items, size_t n, int with_case, struct jv *keys)
 {
     if (jv_new_seq(r, JV_LIST, n, keys))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++) {
         keys->seq->v[i] = items[i];
         if (!with_case && items[i].kind == JV_STR && jm_case(r, &items[i], 'l', &keys->seq->v[i]))
-            return r->err->code;
+            return jr_failed(r);
     }
     return 0;
 }
@@ -546,7 +544,7 @@ static int goes_first(struct jrun *r, const struct jv *b, const struct jv *a, in
     int order;
 
     if (jr_step(r, 1) || jv_order(r, reverse ? a : b, reverse ? b : a, &order))
-        return r->err->code;
+        return jr_failed(r);
     *holds = order == -1;
     return 0;
 }
@@ -559,12 +557,12 @@ static int sort_places(struct jrun *r, const struct jv *keys, size_t *place, siz
     if (n < 2)
         return 0;
     if (sort_places(r, keys, place, spare, half, reverse) || sort_places(r, keys, place + half, spare, n - half, reverse))
-        return r->err->code;
+        return jr_failed(r);
     while (i < half && j < n) {
         int right = 0;
 
         if (goes_first(r, &keys[place[j]], &keys[place[i]], reverse, &right))
-            return r->err->code;
+            return jr_failed(r);
         spare[k++] = right ? place[j++] : place[i++];
     }
     memcpy(spare + k, place + i, (half - i) * sizeof *place);
@@ -578,11 +576,11 @@ static int sort_items(struct jrun *r, const struct jv *items, const struct jv *b
     size_t   *place, *spare;
 
     if (sort_keys(r, by, n, with_case, &keys) || JR_NEW(r, &place, n) || JR_NEW(r, &spare, n) || jv_new_seq(r, JV_LIST, n, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++)
         place[i] = i;
     if (sort_places(r, keys.seq->v, place, spare, n, reverse))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++)
         out->seq->v[i] = items[place[i]];
     return 0;
@@ -595,7 +593,7 @@ FILTER(sort)
 
     UNUSED;
     if (jv_items(r, v, &items, &n) || elements(r, v, a[2], &by, &n))
-        return r->err->code;
+        return jr_failed(r);
     return sort_items(r, items, by, n, a[1] && jv_truth(a[1]), a[0] && jv_truth(a[0]), out);
 }
 
@@ -611,7 +609,7 @@ FILTER(dictsort)
         return jr_fail(r, "dictsort: a %s, expected a dict", jv_type(v));
     if (jv_attribute(r, v, jv_text("items").s, &get, &found) || jv_call_method(r, get.method, &(struct jargs){0}, &pairs) ||
         elements(r, &pairs, &index, &by, &n))
-        return r->err->code;
+        return jr_failed(r);
     return sort_items(r, pairs.seq->v, by, n, a[0] && jv_truth(a[0]), a[2] && jv_truth(a[2]), out);
 }
 
@@ -625,7 +623,7 @@ FILTER(items)
         return jv_new_seq(r, JV_LIST, 0, out);
     if (v->kind != JV_DICT)
         return jr_fail(r, "items: a %s, expected a dict", jv_type(v));
-    return jv_attribute(r, v, jv_text("items").s, &get, &found) ? r->err->code : jv_call_method(r, get.method, args, out);
+    return jv_attribute(r, v, jv_text("items").s, &get, &found) ? jr_failed(r) : jv_call_method(r, get.method, args, out);
 }
 
 FILTER(unique)
@@ -636,7 +634,7 @@ FILTER(unique)
 
     UNUSED;
     if (jv_items(r, v, &all, &n) || elements(r, v, a[1], &by, &n) || sort_keys(r, by, n, a[0] && jv_truth(a[0]), &keys) || jv_new_seq(r, JV_LIST, n, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++) {
         int seen = 0;
 
@@ -644,7 +642,7 @@ FILTER(unique)
             return jr_fail(r, "unique: a %s, expected text, numbers or tuples", jv_type(&by[i]));
         for (size_t j = 0; j < kept && !seen; j++)
             if (jv_equal(r, &keys.seq->v[j], &keys.seq->v[i], &seen))
-                return r->err->code;
+                return jr_failed(r);
         if (!seen) {
             keys.seq->v[kept] = keys.seq->v[i];
             out->seq->v[kept++] = all[i];
@@ -661,12 +659,12 @@ static int extreme(struct jrun *r, const struct jv *v, const struct jv *const *a
     struct jv        keys;
 
     if (jv_items(r, v, &all, &n) || elements(r, v, a[1], &by, &n) || sort_keys(r, by, n, a[0] && jv_truth(a[0]), &keys))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 1; i < n; i++) {
         int order;
 
         if (jv_order(r, &keys.seq->v[i], &keys.seq->v[best], &order))
-            return r->err->code;
+            return jr_failed(r);
         best = order == want ? i : best;
     }
     *out = n ? all[best] : jv_undefined(jv_text("the extreme of an empty list").s);
@@ -684,7 +682,7 @@ FILTER(sum)
     UNUSED;
     *out = a[1] ? *a[1] : jv_int(0);
     if (elements(r, v, a[0], &items, &n))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++) {
         if (!jv_is_number(&items[i]) || !jv_is_number(out))
             return jr_fail(r, "sum: a %s, expected a number", jv_type(&items[i]));
@@ -724,7 +722,7 @@ FILTER(map)
 
     (void)a;
     if (items_or_none(r, v, &items, &n) || jr_step(r, n) || jv_new_seq(r, JV_LIST, n, out))
-        return r->err->code;
+        return jr_failed(r);
     if (!attribute && n && (!args->n || args->v[0].kind != JV_STR))
         return jr_fail(r, "map needs an attribute or a filter's name");
     for (size_t i = 0; i < n; i++) {
@@ -732,7 +730,7 @@ FILTER(map)
 
         if (attribute ? by_path(r, &items[i], attribute, to)
                       : jinja_filter(r, (struct jname){args->v[0].s.p, args->v[0].s.n}, &items[i], &rest, to))
-            return r->err->code;
+            return jr_failed(r);
         if (attribute && missing && to->kind == JV_UNDEFINED)
             *to = *missing;
     }
@@ -749,12 +747,12 @@ static int choose(struct jrun *r, const struct jv *v, const struct jargs *args, 
     if (args->n < (size_t)attribute || (args->n >= skip && args->v[attribute].kind != JV_STR))
         return jr_fail(r, "select and its kin need %s a test's name", attribute ? "an attribute and" : "");
     if (items_or_none(r, v, &items, &n) || (n && elements(r, v, attribute ? &args->v[0] : NULL, &by, &n)) || jv_new_seq(r, JV_LIST, n, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++) {
         int holds = jv_truth(&by[i]);
 
         if (args->n >= skip && jinja_test(r, (struct jname){args->v[attribute].s.p, args->v[attribute].s.n}, &by[i], &rest, &holds))
-            return r->err->code;
+            return jr_failed(r);
         if (holds == want)
             out->seq->v[kept++] = items[i];
     }
@@ -803,7 +801,7 @@ int jinja_filter(struct jrun *r, struct jname name, const struct jv *v, const st
         if (strlen(f->name) != name.n || memcmp(f->name, name.p, name.n) != 0)
             continue;
         if (f->parameters && ja_bind(r, "the filter", name, f->parameters, args, a))
-            return r->err->code;
+            return jr_failed(r);
         if (++r->depth > 1000)
             return jr_fail(r, "filters are nested too deep");
         rc = f->call(r, v, a, args, out);

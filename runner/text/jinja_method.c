@@ -47,14 +47,15 @@ int ja_bind(struct jrun *r, const char *what, struct jname name, const char *spe
         optional |= p[n] == '|';
         p += n + (p[n] != 0);
     }
-    memset(a, 0, JA_MAX * sizeof *a);
+    for (int i = 0; i < JA_MAX; i++)
+        a[i] = NULL;
     if (args->n > most)
         return jr_fail(r, "%s %.*s takes at most %zu arguments, found %zu", what, (int)name.n, name.p, most, args->n);
     for (size_t i = 0; i < args->n; i++)
         a[i] = &args->v[i];
     for (size_t i = 0; i < args->nkw; i++)
         if (bind_keyword(r, what, name, spec + (*spec == '|'), &args->kw[i], a))
-            return r->err->code;
+            return jr_failed(r);
     for (size_t i = 0; i < least; i++)
         if (!a[i])
             return jr_fail(r, "%s %.*s needs %zu arguments", what, (int)name.n, name.p, least);
@@ -92,7 +93,7 @@ int jm_strip(struct jrun *r, const struct jv *s, const struct jv *chars, int lef
     int    len;
 
     if (chars && chars->kind != JV_NONE && need_str(r, chars, "what to strip"))
-        return r->err->code;
+        return jr_failed(r);
     while (left && from < to && !jr_step(r, cost) && in_set(chars, utf8_get(s->s.p + from, &len)))
         from += (size_t)len;
     while (right && to > from && !r->err->code) {
@@ -120,7 +121,7 @@ static int add_part(struct jrun *r, struct parts *p, struct jv v)
         struct jv *bigger;
 
         if (JR_NEW(r, &bigger, cap))
-            return r->err->code;
+            return jr_failed(r);
         if (p->n)
             memcpy(bigger, p->v, p->n * sizeof *bigger);
         p->v = bigger;
@@ -133,7 +134,7 @@ static int add_part(struct jrun *r, struct parts *p, struct jv v)
 static int take_parts(struct jrun *r, const struct parts *p, int backwards, struct jv *out)
 {
     if (jv_new_seq(r, JV_LIST, p->n, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < p->n; i++)
         out->seq->v[i] = p->v[backwards ? p->n - 1 - i : i];
     return 0;
@@ -165,7 +166,7 @@ int jm_words(struct jrun *r, const struct jv *s, int64_t max, struct jv *out)
     for (size_t i = run_on(s->s, 0, 1), to; i < s->s.n; i = run_on(s->s, to, 1)) {
         to = max >= 0 && (int64_t)p.n >= max ? s->s.n : run_on(s->s, i, 0);
         if (add_part(r, &p, jv_part(s, i, to)))
-            return r->err->code;
+            return jr_failed(r);
     }
     return take_parts(r, &p, 0, out);
 }
@@ -177,7 +178,7 @@ static int words_back(struct jrun *r, const struct jv *s, int64_t max, struct jv
     for (size_t i = run_back(s->s, s->s.n, 1), from; i > 0; i = run_back(s->s, from, 1)) {
         from = max >= 0 && (int64_t)p.n >= max ? 0 : run_back(s->s, i, 0);
         if (add_part(r, &p, jv_part(s, from, i)))
-            return r->err->code;
+            return jr_failed(r);
     }
     return take_parts(r, &p, 1, out);
 }
@@ -189,7 +190,7 @@ static int find_last(struct jrun *r, const char *s, size_t n, struct jstr what, 
     *at = NULL;
     for (size_t i = n + 1; i-- > 0;) {
         if (i % 1024 == 0 && jr_step(r, what.n * 1024 / 64))
-            return r->err->code;
+            return jr_failed(r);
         if (n - i >= what.n && !memcmp(s + i, what.p, what.n)) {
             *at = s + i;
             return 0;
@@ -206,10 +207,10 @@ static int split_at(struct jrun *r, const struct jv *s, const struct jv *sep, in
 
     while ((max < 0 || (int64_t)p.n < max) && (at = memmem(s->s.p + i, s->s.n - i, sep->s.p, sep->s.n))) {
         if (add_part(r, &p, jv_part(s, i, (size_t)(at - s->s.p))))
-            return r->err->code;
+            return jr_failed(r);
         i = (size_t)(at - s->s.p) + sep->s.n;
     }
-    return add_part(r, &p, jv_part(s, i, s->s.n)) ? r->err->code : take_parts(r, &p, 0, out);
+    return add_part(r, &p, jv_part(s, i, s->s.n)) ? jr_failed(r) : take_parts(r, &p, 0, out);
 }
 
 static int split_back(struct jrun *r, const struct jv *s, const struct jv *sep, int64_t max, struct jv *out)
@@ -220,20 +221,20 @@ static int split_back(struct jrun *r, const struct jv *s, const struct jv *sep, 
 
     while (max < 0 || (int64_t)p.n < max) {
         if (find_last(r, s->s.p, to, sep->s, &at))
-            return r->err->code;
+            return jr_failed(r);
         if (!at)
             break;
         if (add_part(r, &p, jv_part(s, (size_t)(at - s->s.p) + sep->s.n, to)))
-            return r->err->code;
+            return jr_failed(r);
         to = (size_t)(at - s->s.p);
     }
-    return add_part(r, &p, jv_part(s, 0, to)) ? r->err->code : take_parts(r, &p, 1, out);
+    return add_part(r, &p, jv_part(s, 0, to)) ? jr_failed(r) : take_parts(r, &p, 1, out);
 }
 
 static int check_sep(struct jrun *r, const struct jv *sep)
 {
     if (need_str(r, sep, "the separator"))
-        return r->err->code;
+        return jr_failed(r);
     return sep->s.n ? 0 : jr_fail(r, "the separator is empty");
 }
 
@@ -242,10 +243,10 @@ static int split(struct jrun *r, const struct jv *s, const struct jv *const *a, 
     int64_t max;
 
     if (optional_int(r, a[1], -1, &max))
-        return r->err->code;
+        return jr_failed(r);
     if (!a[0] || a[0]->kind == JV_NONE)
         return jm_words(r, s, max, out);
-    return check_sep(r, a[0]) ? r->err->code : split_at(r, s, a[0], max, out);
+    return check_sep(r, a[0]) ? jr_failed(r) : split_at(r, s, a[0], max, out);
 }
 
 static int rsplit(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out)
@@ -253,10 +254,10 @@ static int rsplit(struct jrun *r, const struct jv *s, const struct jv *const *a,
     int64_t max;
 
     if (optional_int(r, a[1], -1, &max))
-        return r->err->code;
+        return jr_failed(r);
     if (!a[0] || a[0]->kind == JV_NONE)
         return words_back(r, s, max, out);
-    return check_sep(r, a[0]) ? r->err->code : split_back(r, s, a[0], max, out);
+    return check_sep(r, a[0]) ? jr_failed(r) : split_back(r, s, a[0], max, out);
 }
 
 static int is_line_end(uint32_t c) { return (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029; }
@@ -276,11 +277,11 @@ int jm_lines(struct jrun *r, const struct jv *s, int keep, struct jv *out)
         if (c == '\r' && i + 1 < s->s.n && s->s.p[i + 1] == '\n')
             i++;
         if (add_part(r, &p, jv_part(s, start, keep ? i + (size_t)len : at)))
-            return r->err->code;
+            return jr_failed(r);
         start = i + (size_t)len;
     }
     if (start < s->s.n && add_part(r, &p, jv_part(s, start, s->s.n)))
-        return r->err->code;
+        return jr_failed(r);
     return take_parts(r, &p, 0, out);
 }
 
@@ -303,11 +304,11 @@ static int starts(struct jrun *r, const struct jv *s, const struct jv *what, int
     if (what->kind == JV_TUPLE) {
         for (size_t i = 0; i < what->seq->n && !holds; i++) {
             if (need_str(r, &what->seq->v[i], "what to look for"))
-                return r->err->code;
+                return jr_failed(r);
             holds = at_end(s, &what->seq->v[i], end);
         }
     } else if (need_str(r, what, "what to look for")) {
-        return r->err->code;
+        return jr_failed(r);
     } else {
         holds = at_end(s, what, end);
     }
@@ -325,14 +326,14 @@ static int find_at(struct jrun *r, const struct jv *s, const struct jv *what, in
     size_t      n;
 
     if (need_str(r, what, "what to look for"))
-        return r->err->code;
+        return jr_failed(r);
     if (last && find_last(r, s->s.p, s->s.n, what->s, &at))
-        return r->err->code;
+        return jr_failed(r);
     if (!last)
         at = what->s.n ? memmem(s->s.p, s->s.n, what->s.p, what->s.n) : s->s.p;
     before = jv_part(s, 0, at ? (size_t)(at - s->s.p) : 0);
     if (jv_length(r, &before, &n))
-        return r->err->code;
+        return jr_failed(r);
     *out = jv_int(at ? (int64_t)n : -1);
     return 0;
 }
@@ -343,7 +344,7 @@ static int rfind(struct jrun *r, const struct jv *s, const struct jv *const *a, 
 static int str_index(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out)
 {
     if (find_at(r, s, a[0], 0, out))
-        return r->err->code;
+        return jr_failed(r);
     return out->i < 0 ? jr_fail(r, "index: the text is not found") : 0;
 }
 
@@ -354,7 +355,7 @@ static int str_count(struct jrun *r, const struct jv *s, const struct jv *const 
     const char *p = s->s.p, *end = p + s->s.n;
 
     if (need_str(r, a[0], "what to count") || jv_length(r, s, &length))
-        return r->err->code;
+        return jr_failed(r);
     if (!a[0]->s.n) {
         *out = jv_int((int64_t)length + 1);
         return 0;
@@ -450,7 +451,7 @@ int jm_case(struct jrun *r, const struct jv *s, int how, struct jv *out)
         if (up && how != 'u' && c == 0xdf)
             text[1] = 's'; /* "Ss" at a word's start */
         if (jb_fill(r, &b, text, (size_t)n, s->s.mark && s->s.mark[i]))
-            return r->err->code;
+            return jr_failed(r);
     }
     *out = jb_take(&b);
     return jr_step(r, s->s.n);
@@ -472,13 +473,13 @@ static int replace_empty(struct jrun *r, const struct jv *s, const struct jv *ne
         struct jv point = jv_part(s, at, to);
 
         if (jb_str(r, &b, new->s) || jb_str(r, &b, point.s) || jr_step(r, 1))
-            return r->err->code;
+            return jr_failed(r);
         if (at == s->s.n)
             break;
         at = to;
     }
     if (jb_add(r, &b, s->s.p + at, s->s.n - at, s->s.mark ? s->s.mark + at : NULL))
-        return r->err->code;
+        return jr_failed(r);
     *out = jb_take(&b);
     return 0;
 }
@@ -490,19 +491,19 @@ int jm_replace(struct jrun *r, const struct jv *s, const struct jv *old, const s
     const char *at;
 
     if (need_str(r, old, "what to replace") || need_str(r, new, "the replacement"))
-        return r->err->code;
+        return jr_failed(r);
     if (!old->s.n)
         return replace_empty(r, s, new, count, out);
     while (count && (at = memmem(s->s.p + i, s->s.n - i, old->s.p, old->s.n))) {
         struct jv before = jv_part(s, i, (size_t)(at - s->s.p));
 
         if (jb_str(r, &b, before.s) || jb_str(r, &b, new->s) || jr_step(r, 1))
-            return r->err->code;
+            return jr_failed(r);
         i = (size_t)(at - s->s.p) + old->s.n;
         count -= count > 0;
     }
     if (jb_add(r, &b, s->s.p + i, s->s.n - i, s->s.mark ? s->s.mark + i : NULL))
-        return r->err->code;
+        return jr_failed(r);
     *out = jb_take(&b);
     return 0;
 }
@@ -511,7 +512,7 @@ static int replace(struct jrun *r, const struct jv *s, const struct jv *const *a
 {
     int64_t count;
 
-    return optional_int(r, a[2], -1, &count) ? r->err->code : jm_replace(r, s, a[0], a[1], count, out);
+    return optional_int(r, a[2], -1, &count) ? jr_failed(r) : jm_replace(r, s, a[0], a[1], count, out);
 }
 
 static int join(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out)
@@ -521,10 +522,10 @@ static int join(struct jrun *r, const struct jv *s, const struct jv *const *a, s
     struct jbuf      b = {0};
 
     if (jv_items(r, a[0], &items, &n))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n; i++)
         if (need_str(r, &items[i], "an element to join") || (i && jb_str(r, &b, s->s)) || jb_str(r, &b, items[i].s))
-            return r->err->code;
+            return jr_failed(r);
     *out = jb_take(&b);
     return 0;
 }
@@ -532,7 +533,7 @@ static int join(struct jrun *r, const struct jv *s, const struct jv *const *a, s
 static int removeprefix(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out)
 {
     if (need_str(r, a[0], "the prefix"))
-        return r->err->code;
+        return jr_failed(r);
     *out = jv_part(s, at_end(s, a[0], 0) ? a[0]->s.n : 0, s->s.n);
     return 0;
 }
@@ -540,7 +541,7 @@ static int removeprefix(struct jrun *r, const struct jv *s, const struct jv *con
 static int removesuffix(struct jrun *r, const struct jv *s, const struct jv *const *a, struct jv *out)
 {
     if (need_str(r, a[0], "the suffix"))
-        return r->err->code;
+        return jr_failed(r);
     *out = jv_part(s, 0, s->s.n - (at_end(s, a[0], 1) ? a[0]->s.n : 0));
     return 0;
 }
@@ -555,7 +556,7 @@ static int seq_count(struct jrun *r, const struct jv *s, const struct jv *const 
         int equal;
 
         if (jv_equal(r, &s->seq->v[i], a[0], &equal))
-            return r->err->code;
+            return jr_failed(r);
         n += equal;
     }
     *out = jv_int(n);
@@ -568,7 +569,7 @@ static int seq_index(struct jrun *r, const struct jv *s, const struct jv *const 
         int equal;
 
         if (jv_equal(r, &s->seq->v[i], a[0], &equal))
-            return r->err->code;
+            return jr_failed(r);
         if (equal) {
             *out = jv_int((int64_t)i);
             return 0;
@@ -590,7 +591,7 @@ static int dict_get(struct jrun *r, const struct jv *s, const struct jv *const *
     const struct jv *found;
 
     if (jv_check_key(r, a[0]))
-        return r->err->code;
+        return jr_failed(r);
     found = jv_get(s->dict, a[0]);
     *out = found ? *found : a[1] ? *a[1] : jv_none();
     return jr_step(r, s->dict->n / 8 + 1);
@@ -600,13 +601,13 @@ static int dict_get(struct jrun *r, const struct jv *s, const struct jv *const *
 static int dict_list(struct jrun *r, const struct jv *s, int what, struct jv *out)
 {
     if (jv_new_seq(r, JV_LIST, s->dict->n, out))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < s->dict->n; i++) {
         struct jv *to = &out->seq->v[i];
 
         if (what == 'i') {
             if (jv_new_seq(r, JV_TUPLE, 2, to))
-                return r->err->code;
+                return jr_failed(r);
             to->seq->v[0] = s->dict->v[i].key;
             to->seq->v[1] = s->dict->v[i].value;
         } else {
@@ -636,11 +637,11 @@ static int loop_changed(struct jrun *r, const struct jargs *args, struct jloop *
     int       equal = 0;
 
     if (jv_new_seq(r, JV_TUPLE, args->n, &now))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < args->n; i++)
         now.seq->v[i] = args->v[i];
     if (loop->has_changed && jv_equal(r, &loop->changed, &now, &equal))
-        return r->err->code;
+        return jr_failed(r);
     loop->changed = now;
     loop->has_changed = 1;
     *out = jv_bool(!equal);
@@ -734,7 +735,7 @@ int jv_attribute(struct jrun *r, const struct jv *v, struct jstr name, struct jv
         if (methods[i].kind != v->kind || strlen(methods[i].name) != name.n || memcmp(methods[i].name, name.p, name.n) != 0)
             continue;
         if (JR_NEW(r, &bound, 1))
-            return r->err->code;
+            return jr_failed(r);
         bound->self = *v;
         bound->method = &methods[i];
         *out = (struct jv){.kind = JV_METHOD, .method = bound};
@@ -750,8 +751,8 @@ int jv_call_method(struct jrun *r, const struct jbound *m, const struct jargs *a
     if (m->self.kind == JV_LOOP)
         return m->method->name[1] == 'y' ? loop_cycle(r, args, m->self.loop, out) : loop_changed(r, args, m->self.loop, out);
     if (ja_bind(r, "the method", (struct jname){m->method->name, strlen(m->method->name)}, m->method->parameters, args, a))
-        return r->err->code;
+        return jr_failed(r);
     if (m->self.kind == JV_STR && jr_step(r, m->self.s.n / 8)) /* all of them read the text */
-        return r->err->code;
+        return jr_failed(r);
     return m->method->call(r, &m->self, a, out);
 }

@@ -26,7 +26,7 @@ int jinja_compare(struct jrun *r, int op, const struct jv *a, const struct jv *b
         return jr_fail(r, "%.*s is undefined", (int)(name.n > 60 ? 60 : name.n), name.p);
     }
     if (jv_order(r, a, b, &order))
-        return r->err->code;
+        return jr_failed(r);
     *holds = op == '<' ? order == -1 : op == '>' ? order == 1 : op == JO_LE ? order == -1 || order == 0 : order == 1 || order == 0;
     return 0;
 }
@@ -39,7 +39,7 @@ static int all_case(struct jrun *r, const struct jv *v, int how, int *holds)
     /* str(v).isupper() */
     if (jv_to_str(r, v, &text) || jv_attribute(r, &text, (struct jstr){how == 'u' ? "isupper" : "islower", NULL, 7}, &only, &found) ||
         jv_call_method(r, only.method, &(struct jargs){0}, &cased))
-        return r->err->code;
+        return jr_failed(r);
     *holds = jv_truth(&cased);
     return 0;
 }
@@ -111,17 +111,17 @@ int jinja_test(struct jrun *r, struct jname name, const struct jv *v, const stru
     if (*holds >= 0)
         return ja_bind(r, "the test", name, "", args, a);
     if (op)
-        return ja_bind(r, "the test", name, "other", args, a) ? r->err->code : jinja_compare(r, op, v, a[0], holds);
+        return ja_bind(r, "the test", name, "other", args, a) ? jr_failed(r) : jinja_compare(r, op, v, a[0], holds);
     if (!strcmp(text, "sameas")) {
         if (ja_bind(r, "the test", name, "other", args, a) || jv_equal(r, v, a[0], holds))
-            return r->err->code;
+            return jr_failed(r);
         *holds = *holds && v->kind == a[0]->kind;
         return 0;
     }
     if (!strcmp(text, "divisibleby"))
-        return ja_bind(r, "the test", name, "num", args, a) || jv_to_int(r, a[0], "divisibleby's number", &by) ? r->err->code : modulo(r, v, by, 0, holds);
+        return ja_bind(r, "the test", name, "num", args, a) || jv_to_int(r, a[0], "divisibleby's number", &by) ? jr_failed(r) : modulo(r, v, by, 0, holds);
     if (ja_bind(r, "the test", name, "", args, a))
-        return r->err->code;
+        return jr_failed(r);
     if (!strcmp(text, "odd") || !strcmp(text, "even"))
         return modulo(r, v, 2, text[0] == 'o', holds);
     if (!strcmp(text, "lower") || !strcmp(text, "upper"))

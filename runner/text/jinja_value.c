@@ -15,7 +15,7 @@ static const long MAX_STEPS = 20000000;
 
 /* ---- the run ------------------------------------------------------------------------------------- */
 
-int jr_fail(struct jrun *r, const char *fmt, ...)
+void jr_say(struct jrun *r, const char *fmt, ...)
 {
     char    text[400];
     va_list ap;
@@ -23,7 +23,7 @@ int jr_fail(struct jrun *r, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return jinja_failed_at(r->err, r->line, "%s", text);
+    (void)!jinja_failed_at(r->err, r->line, "%s", text);
 }
 
 int jr_step(struct jrun *r, size_t n)
@@ -58,10 +58,10 @@ struct jv jv_part(const struct jv *s, size_t from, size_t to)
 
 int jv_new_seq(struct jrun *r, enum jv_kind kind, size_t n, struct jv *out)
 {
-    struct jseq *s;
+    struct jseq *s = NULL;
 
-    if (JR_NEW(r, &s, 1) || JR_NEW(r, &s->v, n))
-        return r->err->code;
+    if (JR_NEW(r, &s, 1) || !s || JR_NEW(r, &s->v, n))
+        return jr_failed(r);
     s->n = n;
     *out = (struct jv){.kind = kind, .seq = s};
     return 0;
@@ -69,10 +69,10 @@ int jv_new_seq(struct jrun *r, enum jv_kind kind, size_t n, struct jv *out)
 
 int jv_new_dict(struct jrun *r, enum jv_kind kind, size_t cap, struct jv *out)
 {
-    struct jdict *d;
+    struct jdict *d = NULL;
 
-    if (JR_NEW(r, &d, 1) || JR_NEW(r, &d->v, cap))
-        return r->err->code;
+    if (JR_NEW(r, &d, 1) || !d || JR_NEW(r, &d->v, cap))
+        return jr_failed(r);
     d->cap = cap;
     *out = (struct jv){.kind = kind, .dict = d};
     return 0;
@@ -110,14 +110,14 @@ int jv_put(struct jrun *r, struct jdict *d, const struct jv *key, const struct j
     if (key->kind != JV_STR && key->kind != JV_NONE && !jv_is_number(key))
         return jr_fail(r, "a %s as key of a dict is not supported", jv_type(key));
     if (jr_step(r, d->n / 8 + 1))
-        return r->err->code;
+        return jr_failed(r);
     if (!p) {
         if (d->n == d->cap) {
             size_t        cap = d->cap ? d->cap * 2 : 8;
             struct jpair *bigger;
 
             if (JR_NEW(r, &bigger, cap))
-                return r->err->code;
+                return jr_failed(r);
             if (d->n)
                 memcpy(bigger, d->v, d->n * sizeof *bigger);
             d->v = bigger;
@@ -136,7 +136,7 @@ static int from_object(struct jrun *r, const json_t *j, int marked, struct jv *o
     json_t     *value;
 
     if (jv_new_dict(r, JV_DICT, json_object_size(j), out))
-        return r->err->code;
+        return jr_failed(r);
     json_object_foreach((json_t *)j, key, value)
     {
         struct jv     k = jv_text(key);
@@ -145,7 +145,7 @@ static int from_object(struct jrun *r, const json_t *j, int marked, struct jv *o
         k.s.mark = marked ? r->ones : NULL;
         p->key = k;
         if (jv_from_json(r, value, marked && strcmp(key, "role") != 0, &p->value))
-            return r->err->code;
+            return jr_failed(r);
     }
     return 0;
 }
@@ -188,12 +188,12 @@ static int jb_grow(struct jrun *r, struct jbuf *b, size_t more)
     while (cap < b->n + more)
         cap *= 2;
     if (JR_NEW(r, &p, cap))
-        return r->err->code;
+        return jr_failed(r);
     if (b->n)
         memcpy(p, b->p, b->n);
     if (b->mark) {
         if (JR_NEW(r, &mark, cap))
-            return r->err->code;
+            return jr_failed(r);
         memcpy(mark, b->mark, b->n);
         b->mark = mark;
     }
@@ -209,7 +209,7 @@ int jb_add(struct jrun *r, struct jbuf *b, const char *p, size_t n, const char *
     if (!n)
         return 0;
     if (jb_grow(r, b, n) || (mark && need_marks(r, b)))
-        return r->err->code;
+        return jr_failed(r);
     memcpy(b->p + b->n, p, n);
     if (mark)
         memcpy(b->mark + b->n, mark, n);
@@ -222,7 +222,7 @@ int jb_add(struct jrun *r, struct jbuf *b, const char *p, size_t n, const char *
 int jb_fill(struct jrun *r, struct jbuf *b, const char *p, size_t n, int mark)
 {
     if (jb_add(r, b, p, n, NULL) || (mark && n && need_marks(r, b)))
-        return r->err->code;
+        return jr_failed(r);
     if (mark && n)
         memset(b->mark + b->n - n, 1, n);
     return 0;
@@ -283,7 +283,7 @@ static int put_repr(struct jrun *r, struct jbuf *b, struct jstr s)
     int  len;
 
     if (jb_fill(r, b, &quote, 1, 0))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < s.n; i += (size_t)len) {
         uint32_t    c = utf8_get(s.p + i, &len);
         int         mark = s.mark && s.mark[i];
@@ -299,7 +299,7 @@ static int put_repr(struct jrun *r, struct jbuf *b, struct jstr s)
         else
             p = NULL;
         if (p ? jb_fill(r, b, p, strlen(p), mark) : jb_fill(r, b, s.p + i, (size_t)len, mark))
-            return r->err->code;
+            return jr_failed(r);
     }
     return jb_fill(r, b, &quote, 1, 0);
 }
@@ -316,7 +316,7 @@ static int put_seq(struct jrun *r, struct jbuf *b, const struct jv *v)
     for (size_t i = 0; !rc && i < v->seq->n; i++)
         rc = (i && jb_literal(r, b, ", ")) || put_element(r, b, &v->seq->v[i]);
     if (rc || (v->kind == JV_TUPLE && v->seq->n == 1 && jb_literal(r, b, ",")))
-        return r->err->code;
+        return jr_failed(r);
     return jb_literal(r, b, v->kind == JV_LIST ? "]" : ")");
 }
 
@@ -326,7 +326,7 @@ static int put_dict(struct jrun *r, struct jbuf *b, const struct jdict *d)
 
     for (size_t i = 0; !rc && i < d->n; i++)
         rc = (i && jb_literal(r, b, ", ")) || put_element(r, b, &d->v[i].key) || jb_literal(r, b, ": ") || put_element(r, b, &d->v[i].value);
-    return rc ? r->err->code : jb_literal(r, b, "}");
+    return rc ? jr_failed(r) : jb_literal(r, b, "}");
 }
 
 int jb_value(struct jrun *r, struct jbuf *b, const struct jv *v)
@@ -335,7 +335,7 @@ int jb_value(struct jrun *r, struct jbuf *b, const struct jv *v)
     int  rc;
 
     if (jr_step(r, 1))
-        return r->err->code;
+        return jr_failed(r);
     switch (v->kind) {
     case JV_UNDEFINED: return 0;
     case JV_NONE: return jb_literal(r, b, "None");
@@ -360,7 +360,7 @@ int jv_to_str(struct jrun *r, const struct jv *v, struct jv *out)
     struct jbuf b = {0};
 
     if (v->kind != JV_STR && jb_value(r, &b, v))
-        return r->err->code;
+        return jr_failed(r);
     *out = v->kind == JV_STR ? *v : jb_take(&b);
     return 0;
 }
@@ -401,7 +401,7 @@ static int equal_seq(struct jrun *r, const struct jseq *a, const struct jseq *b,
     *equal = a->n == b->n;
     for (size_t i = 0; *equal && i < a->n; i++)
         if (jv_equal(r, &a->v[i], &b->v[i], equal))
-            return r->err->code;
+            return jr_failed(r);
     return 0;
 }
 
@@ -413,7 +413,7 @@ static int equal_dict(struct jrun *r, const struct jdict *a, const struct jdict 
 
         *equal = other != NULL;
         if (other && (jr_step(r, b->n) || jv_equal(r, &a->v[i].value, other, equal)))
-            return r->err->code;
+            return jr_failed(r);
     }
     return 0;
 }
@@ -424,7 +424,7 @@ int jv_equal(struct jrun *r, const struct jv *a, const struct jv *b, int *equal)
 
     *equal = 0;
     if (jr_step(r, 1))
-        return r->err->code;
+        return jr_failed(r);
     if (jv_is_number(a) && jv_is_number(b)) {
         *equal = a->kind != JV_REAL && b->kind != JV_REAL ? a->i == b->i : jv_number(a) == jv_number(b);
         return 0;
@@ -459,7 +459,7 @@ static int order_seqs(struct jrun *r, const struct jseq *a, const struct jseq *b
         int equal;
 
         if (jv_equal(r, &a->v[i], &b->v[i], &equal))
-            return r->err->code;
+            return jr_failed(r);
         if (!equal)
             return jv_order(r, &a->v[i], &b->v[i], order);
     }
@@ -508,15 +508,15 @@ int jv_contains(struct jrun *r, const struct jv *in, const struct jv *v, int *fo
     }
     if (in->kind == JV_DICT) {
         if (jv_check_key(r, v))
-            return r->err->code;
+            return jr_failed(r);
         *found = jv_get(in->dict, v) != NULL;
         return jr_step(r, in->dict->n / 8 + 1);
     }
     if (jv_items(r, in, &items, &n))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < n && !*found; i++)
         if (jv_equal(r, &items[i], v, found))
-            return r->err->code;
+            return jr_failed(r);
     return 0;
 }
 
@@ -559,7 +559,7 @@ int jv_items(struct jrun *r, const struct jv *v, const struct jv **items, size_t
     if (v->kind != JV_DICT && v->kind != JV_STR)
         return jr_fail(r, "a %s cannot be iterated over", jv_type(v));
     if (jv_length(r, v, n) || jv_new_seq(r, JV_LIST, *n, &list))
-        return r->err->code;
+        return jr_failed(r);
     for (size_t i = 0; i < *n; i++) {
         if (v->kind == JV_DICT) {
             list.seq->v[i] = v->dict->v[i].key;
@@ -608,7 +608,7 @@ int jv_item(struct jrun *r, const struct jv *v, const struct jv *index, struct j
     if ((v->kind != JV_LIST && v->kind != JV_TUPLE && v->kind != JV_STR) || (index->kind != JV_INT && index->kind != JV_BOOL))
         return 0;
     if (jv_length(r, v, &n))
-        return r->err->code;
+        return jr_failed(r);
     if (index->i < -(int64_t)n || index->i >= (int64_t)n)
         return 0;
     n = (size_t)(index->i < 0 ? index->i + (int64_t)n : index->i);
@@ -629,7 +629,7 @@ static int slice_end(struct jrun *r, const struct jv *v, int64_t n, int64_t low,
     if (!v || v->kind == JV_NONE)
         return 0;
     if (jv_to_int(r, v, "a slice's index", out))
-        return r->err->code;
+        return jr_failed(r);
     if (*out < 0)
         *out = *out < -n ? -1 : *out + n;
     *out = *out < low ? low : *out > high ? high : *out;
@@ -646,24 +646,24 @@ int jv_slice(struct jrun *r, const struct jv *v, const struct jv *from, const st
     if (v->kind != JV_LIST && v->kind != JV_TUPLE && v->kind != JV_STR)
         return jr_fail(r, "a slice of a %s is not supported", jv_type(v));
     if (step && step->kind != JV_NONE && jv_to_int(r, step, "a slice's step", &by))
-        return r->err->code;
+        return jr_failed(r);
     if (!by || by == INT64_MIN)
         return jr_fail(r, "a slice's step is %lld", (long long)by);
     if (jv_items(r, v, &items, &length))
-        return r->err->code;
+        return jr_failed(r);
     n = (int64_t)length;
     by = by > n ? n + 1 : by < -n ? -n - 1 : by; /* the same, and sums stay small */
     if (slice_end(r, from, n, by < 0 ? -1 : 0, by < 0 ? n - 1 : n, by < 0 ? n - 1 : 0, &a) ||
         slice_end(r, to, n, by < 0 ? -1 : 0, by < 0 ? n - 1 : n, by < 0 ? -1 : n, &b))
-        return r->err->code;
-    length = by > 0 ? (b > a ? (size_t)((b - a - 1) / by + 1) : 0) : (a > b ? (size_t)((a - b - 1) / -by + 1) : 0);
+        return jr_failed(r);
+    length = by > 0 ? (b > a ? (size_t)((b - a - 1) / by + 1) : 0) : (by < 0 && a > b ? (size_t)((a - b - 1) / -by + 1) : 0);
     if (v->kind != JV_STR && jv_new_seq(r, v->kind, length, out))
-        return r->err->code;
+        return jr_failed(r);
     for (; at < length; at++, a += by) {
         if (v->kind != JV_STR)
             out->seq->v[at] = items[a];
         else if (jb_str(r, &text, items[a].s))
-            return r->err->code;
+            return jr_failed(r);
     }
     if (v->kind == JV_STR)
         *out = jb_take(&text);

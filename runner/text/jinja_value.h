@@ -68,7 +68,11 @@ struct jargs { struct jv *v; size_t n; struct jkeyword *kw; size_t nkw; };
 
 /* ---- the run ------------------------------------------------------------------------------------- */
 
-int jr_fail(struct jrun *r, const char *fmt, ...) LLMQ_PRINTF(2, 3); /* LLMQ_EFORMAT, with the line */
+/* Never 0: the error's code, once there is one. */
+static inline int jr_failed(const struct jrun *r) { return r->err->code ? r->err->code : -1; }
+/* LLMQ_EFORMAT, with the line.  A macro, so that its value is seen not to be 0. */
+#define jr_fail(r, ...) (jr_say(r, __VA_ARGS__), jr_failed(r))
+void jr_say(struct jrun *r, const char *fmt, ...) LLMQ_PRINTF(2, 3);
 int jr_step(struct jrun *r, size_t n);                               /* n more steps: within the limit? */
 int jr_alloc(struct jrun *r, void **out, size_t count, size_t size); /* zeroed */
 #define JR_NEW(r, pp, count) jr_alloc(r, (void **)(pp), (size_t)(count), sizeof **(pp))
