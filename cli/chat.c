@@ -6,17 +6,19 @@
 
 #include "cli/generate.h"
 #include "cli/opt.h"
+#include "cli/output.h"
 #include "common/alloc.h"
 #include "common/io.h"
 #include "common/str.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_MESSAGE = 16 << 20, IN_SIZE = 65536 };
+enum { MAX_MESSAGE = 16 << 20, IN_SIZE = 65536, LOOK_MS = 100, LINE_MAX_BYTES = 4095 };
 
 struct chat {
     struct llmq_engine        *e;
@@ -117,7 +119,8 @@ static int respond(struct chat *c, struct llmq_err *err)
     struct llmq_err why = {0};
 
     if (submit(c, &why)) {
-        fprintf(stderr, "%s%s\n", why.text, why.code == LLMQ_ELIMIT ? "; /reset begins anew, --ctx N gives more" : "");
+        fprintf(stderr, "%s%s\n", why.text,
+                why.code == LLMQ_ELIMIT ? "; /reset begins anew, --ctx N gives more" : c->n > c->n_system + 1 ? "; /reset begins anew" : "");
         pop(c, c->n - 1);
         return 0;
     }
@@ -128,6 +131,11 @@ static int respond(struct chat *c, struct llmq_err *err)
     if (c->last.gone)
         c->done = 1;
     fflush(stdout);
+    if (c->last.finish == LLMQ_FINISH_NONE && !c->last.text.len) {
+        fprintf(stderr, "[stopped before the answer; the question is taken back]\n");
+        pop(c, c->n - 1);
+        return cli_interrupted ? stopped(err) : 0;
+    }
     say_why(c);
     if (push(c, LLMQ_CHAT_ASSISTANT, c->last.text.len ? c->last.text.data : "", c->last.text.len, err))
         return err->code;
@@ -211,7 +219,7 @@ static int do_save(struct chat *c, const char *arg, struct llmq_err *err)
     list = history(c);
     if (!list)
         return llmq_fail(err, LLMQ_ENOMEM, "out of memory for %zu messages", c->n);
-    if (write_json(arg, list, &why))
+    if (output_check("/save", arg, llmq_file_path(llmq_engine_file(c->e)), &why) || write_json(arg, list, &why))
         fprintf(stderr, "%s\n", why.text);
     else
         fprintf(stderr, "[%zu messages in %s]\n", c->n, arg);
@@ -284,12 +292,17 @@ static int command(struct chat *c, char *line, struct llmq_err *err)
 
 /* ---- lines ----------------------------------------------------------------------------------------------------- */
 
-enum line { LINE, LINE_END, LINE_BROKEN };
+enum line { LINE, LINE_END, LINE_BROKEN, LINE_CUT };
 
 static int fill(struct chat *c, enum line *got, struct llmq_err *err)
 {
-    ssize_t n = cli_interrupted ? -1 : read(STDIN_FILENO, c->in, sizeof c->in);
+    struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
+    ssize_t       n;
 
+    /* A signal may come between any two instructions, or to another thread: it is looked for, not waited for. */
+    while (!cli_interrupted && poll(&wait, 1, LOOK_MS) == 0)
+        ;
+    n = cli_interrupted ? -1 : read(STDIN_FILENO, c->in, sizeof c->in);
     if (cli_interrupted) {
         *got = LINE_BROKEN;
         return stopped(err);
@@ -317,8 +330,10 @@ static int get_line(struct chat *c, const char *prompt, struct llmq_str *out, en
         if (llmq_str_append(out, from, n, err))
             return err->code;
         c->in_at += n + (end != NULL);
-        if (end)
+        if (end) {
+            *got = out->len - before >= LINE_MAX_BYTES ? LINE_CUT : LINE; /* a terminal passes no more of a line on */
             return 0;
+        }
         if (fill(c, got, err) || *got == LINE_BROKEN)
             return err->code;
         if (*got == LINE_END) {
@@ -335,13 +350,20 @@ static int get_block(struct chat *c, struct llmq_str *out, enum line *got, struc
 {
     size_t n = sizeof fence - 1;
 
+    int    lines = 0;
+
     memmove(out->data, out->data + n, out->len - n + 1);
     out->len -= n;
     while (out->len < n || memcmp(out->data + out->len - n, fence, n) != 0) {
-        if (out->len && llmq_str_append(out, "\n", 1, err))
+        if ((lines++ || out->len) && llmq_str_append(out, "\n", 1, err)) /* none where nothing follows the fence */
             return err->code;
-        if (get_line(c, ". ", out, got, err) || *got != LINE)
+        if (get_line(c, ". ", out, got, err) || *got == LINE_BROKEN || *got == LINE_CUT)
             return err->code;
+        if (*got == LINE_END) { /* it ends the message, and not the conversation */
+            fputc('\n', stderr);
+            *got = LINE;
+            return 0;
+        }
     }
     out->len -= n;
     if (out->len && out->data[out->len - 1] == '\n')
@@ -350,16 +372,22 @@ static int get_block(struct chat *c, struct llmq_str *out, enum line *got, struc
     return 0;
 }
 
-static int get_message(struct chat *c, struct llmq_str *out, enum line *got, struct llmq_err *err)
+static int get_message(struct chat *c, struct llmq_str *out, int *fenced, enum line *got, struct llmq_err *err)
 {
+    *fenced = 0;
     if (get_line(c, "> ", out, got, err) || *got != LINE)
         return err->code;
-    if (out->len >= sizeof fence - 1 && !memcmp(out->data, fence, sizeof fence - 1))
+    *fenced = out->len >= sizeof fence - 1 && !memcmp(out->data, fence, sizeof fence - 1);
+    if (*fenced)
         return get_block(c, out, got, err);
     while (*got == LINE && out->len && out->data[out->len - 1] == '\\') {
         out->data[out->len - 1] = '\n';
         if (get_line(c, ". ", out, got, err))
             return err->code;
+    }
+    if (*got == LINE_END) {
+        fputc('\n', stderr);
+        *got = LINE;
     }
     return 0;
 }
@@ -368,7 +396,7 @@ static int get_message(struct chat *c, struct llmq_str *out, enum line *got, str
 
 static int is_blank(const char *s) { return s[strspn(s, " \t\r\n")] == '\0'; }
 
-static int turn(struct chat *c, char *text, size_t len, struct llmq_err *err)
+static int turn(struct chat *c, char *text, size_t len, int fenced, struct llmq_err *err)
 {
     if (strlen(text) != len) {
         fprintf(stderr, "the message holds a zero byte, expected text\n");
@@ -376,9 +404,9 @@ static int turn(struct chat *c, char *text, size_t len, struct llmq_err *err)
     }
     if (is_blank(text))
         return 0;
-    if (text[0] == '/' && text[1] != '/')
+    if (!fenced && text[0] == '/' && text[1] != '/')
         return command(c, text, err);
-    text += text[0] == '/';
+    text += !fenced && text[0] == '/';
     return push(c, LLMQ_CHAT_USER, text, strlen(text), err) || respond(c, err) ? err->code : 0;
 }
 
@@ -395,19 +423,24 @@ static int broken(struct chat *c, struct llmq_err *err)
 static int one_turn(struct chat *c, struct llmq_str *line, struct llmq_err *err)
 {
     enum line got;
+    int       fenced;
 
     llmq_str_clear(line);
-    if (get_message(c, line, &got, err))
+    if (get_message(c, line, &fenced, &got, err))
         return err->code;
     if (got == LINE_BROKEN)
         return broken(c, err);
     c->hinted = 0;
+    if (got == LINE_CUT) {
+        fprintf(stderr, "a terminal cuts a line after %d bytes, so this one may lack its end: \"\"\" begins a message of many lines\n", LINE_MAX_BYTES);
+        return 0;
+    }
     if (got == LINE_END) {
         fputc('\n', stderr);
         c->done = 1;
         return 0;
     }
-    return turn(c, line->data, line->len, err);
+    return turn(c, line->data, line->len, fenced, err);
 }
 
 /* A system message that the template cannot take is found out before the first question. */

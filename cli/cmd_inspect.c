@@ -77,12 +77,41 @@ static int print_json(const struct llmq_file *f, int what, struct llmq_err *err)
 
 enum { WIDEST = 100 };
 
-/* A string's beginning: no more than fits a line, and no control characters. */
+/* Bytes of a control character at s: C0 and DEL take one, C1 two; 0 when it is none.  A terminal would obey them. */
+static int control(const unsigned char *s)
+{
+    return *s < ' ' || *s == 0x7f ? 1 : *s == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0 ? 2 : 0;
+}
+
+/* A name: '?' for each control character. */
+static int print_name(const char *name)
+{
+    const unsigned char *s = (const unsigned char *)name;
+    int                  width = 0;
+
+    while (*s) {
+        int n = control(s);
+
+        putchar(n ? '?' : *s);
+        width += n || (*s & 0xc0) != 0x80;
+        s += n ? n : 1;
+    }
+    return width;
+}
+
+static void print_padded(const char *name, int width)
+{
+    int n = print_name(name);
+
+    printf("%*s", n < width ? width - n : 0, "");
+}
+
+/* A string's beginning: no more than fits a line, and up to a control character. */
 static void print_start(const char *s, size_t n)
 {
     size_t end = 0;
 
-    while (end < n && end < WIDEST && (unsigned char)s[end] >= ' ' && s[end] != 0x7f)
+    while (end < n && end < WIDEST && !control((const unsigned char *)s + end))
         end++;
     while (end < n && end > 0 && ((unsigned char)s[end] & 0xc0) == 0x80)
         end--;
@@ -154,7 +183,9 @@ static void print_foreign(const json_t *doc)
 
     print_totals(doc);
     json_object_foreach(json_object_get(doc, "metadata"), key, v) {
-        printf("%-12s%-40s ", title, key);
+        printf("%-12s", title);
+        print_padded(key, 40);
+        putchar(' ');
         print_value(v);
         putchar('\n');
         title = "";
@@ -162,7 +193,8 @@ static void print_foreign(const json_t *doc)
     if (!opt.tensors)
         return;
     json_array_foreach(json_object_get(doc, "tensors"), i, v) {
-        printf("%-50s %-8s", json_string_value(json_object_get(v, "name")), json_string_value(json_object_get(v, "scheme")));
+        print_padded(json_string_value(json_object_get(v, "name")), 50);
+        printf(" %-8s", json_string_value(json_object_get(v, "scheme")));
         print_bytes(json_object_get(v, "bytes"));
         printf("  ");
         print_value(json_object_get(v, "shape"));

@@ -18,7 +18,7 @@ static struct {
 } opt = {.batch = 1, .ranks = 1};
 
 static const struct opt opts[] = {
-    {"ctx", 0, OPT_INT, &opt.ctx, "N", "the model's context", "tokens of one sequence", 1, 1 << 28},
+    {"ctx", 0, OPT_INT, &opt.ctx, "N", "the model's context, unscaled", "tokens of one sequence", 1, 1 << 28},
     {"batch", 0, OPT_INT, &opt.batch, "N", "1", "sequences at the same time", 1, 1 << 24},
     {"memory", 0, OPT_SIZE, &opt.memory, "SIZE", "this machine's", "memory to fit into (of one rank): 16G, 24Gi", 0, 0},
     {"tensor-parallel", 0, OPT_INT, &opt.ranks, "N", "1", "divide the model over N devices", 1, 4096},
@@ -111,17 +111,29 @@ static int read_file(struct plan *p, const char *path, struct llmq_err *err)
     return err->code;
 }
 
+/* A configuration's neighbours stand beside it. */
+static int folder_of(const char *path, int is_folder, char *out, size_t size, struct llmq_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    int         n = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) + 1 : 1;
+
+    if ((size_t)snprintf(out, size, "%.*s", n, is_folder || slash ? path : ".") >= size)
+        return llmq_fail(err, LLMQ_EUSAGE, "%s: too long a path", path);
+    return 0;
+}
+
 static int read_source(struct plan *p, const char *path, struct llmq_err *err)
 {
+    char        folder[4096];
     struct stat st;
 
     if (stat(path, &st))
         return llmq_fail_errno(err, "%s", path);
     if (!S_ISDIR(st.st_mode) && !ends_with(path, ".json"))
         return read_file(p, path, err);
-    if (convert_config(path, &p->h, err))
+    if (convert_config(path, &p->h, err) || folder_of(path, S_ISDIR(st.st_mode), folder, sizeof folder, err))
         return err->code;
-    return S_ISDIR(st.st_mode) && has_tokenizer(path) ? read_tokenizer(p, path, err) : 0;
+    return has_tokenizer(folder) ? read_tokenizer(p, folder, err) : 0;
 }
 
 /* ---- arithmetic ------------------------------------------------------------------------------------------- */
@@ -191,7 +203,10 @@ static void print_model(const struct plan *p)
 
     printf("model        %u layers, d_model %u, %u heads x %u (%u with keys and values), d_ff %u\n", h->n_layers, h->d_model, h->n_heads,
            h->head_dim, h->n_kv_heads, h->d_ff);
-    printf("             vocabulary %u, %s output head, context %u\n", h->n_vocab, h->tied ? "tied" : "its own", llmq_hparams_max_ctx(h));
+    printf("             vocabulary %u, %s output head, context %u", h->n_vocab, h->tied ? "tied" : "its own", h->ctx_len);
+    if (llmq_hparams_max_ctx(h) > h->ctx_len)
+        printf(", up to %u by its RoPE scaling", llmq_hparams_max_ctx(h));
+    putchar('\n');
     printf("parameters   %s: layers %s, embedding %s, output head %s, norms and biases %s\n", count(n->total, a, sizeof a),
            count(n->layers, b, sizeof b), count(n->embed, c, sizeof c), h->tied ? "tied" : count(n->head, d, sizeof d),
            count(n->vectors, e, sizeof e));
@@ -282,9 +297,9 @@ static int print_json(const struct plan *p, struct llmq_err *err)
     const struct modelplan_params *n = &p->params;
     json_t                        *doc = doc_new("llmq.plan/1", NULL, "none", 0), *rest;
 
-    rest = json_pack("{s:{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:I, s:i, s:i, s:I, s:I}", "hparams",
+    rest = json_pack("{s:{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:I, s:i, s:i, s:I, s:I}", "hparams",
                      "n_layers", (int)h->n_layers, "d_model", (int)h->d_model, "n_heads", (int)h->n_heads, "n_kv_heads", (int)h->n_kv_heads,
-                     "head_dim", (int)h->head_dim, "d_ff", (int)h->d_ff, "n_vocab", (int)h->n_vocab, "max_ctx", (int)llmq_hparams_max_ctx(h),
+                     "head_dim", (int)h->head_dim, "d_ff", (int)h->d_ff, "n_vocab", (int)h->n_vocab, "ctx_len", (int)h->ctx_len, "max_ctx", (int)llmq_hparams_max_ctx(h),
                      "tied", (int)h->tied, "parameters", "total", (json_int_t)n->total, "layers", (json_int_t)n->layers, "embedding",
                      (json_int_t)n->embed, "output_head", (json_int_t)n->head, "vectors", (json_int_t)n->vectors, "schemes", schemes_json(p), "kv",
                      kv_json(p), "ctx", (json_int_t)p->ctx, "batch", opt.batch, "tensor_parallel", opt.ranks, "memory_bytes",

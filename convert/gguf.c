@@ -4,6 +4,7 @@
 #include "common/ckd.h"
 #include "common/utf8.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { HEADER_BYTES = 24, MIN_PAIR = 8 + 4 + 1, MIN_TENSOR = 8 + 4 + 4 + 8, MAX_TEXT = 1 << 30, DEFAULT_ALIGNMENT = 32 };
@@ -272,6 +273,55 @@ static int get_tensors(struct gguf *g, struct cursor *c, size_t n, struct llmq_e
     return 0;
 }
 
+/* ---- nothing twice ------------------------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b)
+{
+    const struct gguf_text *x = *(const struct gguf_text *const *)a, *y = *(const struct gguf_text *const *)b;
+    int                     c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+
+    return c ? c : (x->n > y->n) - (x->n < y->n);
+}
+
+/* Names stand `stride` bytes apart. */
+static int no_name_twice(struct gguf *g, const struct gguf_text *first, size_t stride, size_t n, const char *what, const char *where,
+                         struct llmq_err *err)
+{
+    const struct gguf_text **order;
+
+    if (llmq_arena_alloc(&g->arena, (void **)&order, n + 1, sizeof(void *), "a list of names", err))
+        return err->code;
+    for (size_t i = 0; i < n; i++)
+        order[i] = (const struct gguf_text *)(const void *)((const char *)first + i * stride);
+    qsort((void *)order, n, sizeof(void *), by_text);
+    for (size_t i = 1; i < n; i++)
+        if (!by_text(&order[i - 1], &order[i]))
+            return llmq_fail(err, LLMQ_EFORMAT, "%s: %s %.*s is there twice", where, what, order[i]->n < 200 ? (int)order[i]->n : 200, order[i]->p);
+    return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct gguf_tensor *x = *(const struct gguf_tensor *const *)a, *y = *(const struct gguf_tensor *const *)b;
+
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static int none_overlap(struct gguf *g, const struct cursor *c, struct llmq_err *err)
+{
+    const struct gguf_tensor **order;
+
+    if (llmq_arena_alloc(&g->arena, (void **)&order, g->n_tensors + 1, sizeof(void *), "a list of tensors", err))
+        return err->code;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        order[i] = &g->tensors[i];
+    qsort((void *)order, g->n_tensors, sizeof(void *), by_offset);
+    for (size_t i = 1; i < g->n_tensors; i++)
+        if (order[i - 1]->bytes > order[i]->offset - order[i - 1]->offset)
+            return fail_tensor(c, order[i], "it overlaps another at", order[i]->offset, err);
+    return 0;
+}
+
 /* Offsets count from the first aligned byte behind the list. */
 static int place_tensors(struct gguf *g, const struct cursor *c, struct llmq_err *err)
 {
@@ -286,7 +336,10 @@ static int place_tensors(struct gguf *g, const struct cursor *c, struct llmq_err
         if (llmq_ckd_add(&t->offset, t->offset, base) || t->offset > size || t->bytes > size - t->offset)
             return fail_tensor(c, t, "its bytes reach beyond the end of the file at", size, err);
     }
-    return 0;
+    return no_name_twice(g, &g->pairs->key, sizeof *g->pairs, g->n_pairs, "the key", c->where, err) ||
+                   no_name_twice(g, &g->tensors->name, sizeof *g->tensors, g->n_tensors, "the tensor", c->where, err) || none_overlap(g, c, err)
+               ? err->code
+               : 0;
 }
 
 int gguf_parse(struct gguf *g, const void *bytes, size_t size, const char *where, struct llmq_err *err)

@@ -106,6 +106,8 @@ static int has_window(const json_t *c, const struct arch_family *f, const struct
     int64_t       full_layers = f->window_is_off ? 28 : 0; /* the first ones: Qwen2's default */
 
     *yes = !f->window_is_off;
+    if (f->default_window && !f->window_is_off) /* Mistral: the number alone decides */
+        return 0;
     if (llmq_json_bool(c, "use_sliding_window", LLMQ_JSON_OPTIONAL, yes, where, err) ||
         llmq_json_int(c, "max_window_layers", LLMQ_JSON_OPTIONAL, &full_layers, where, err))
         return err->code;

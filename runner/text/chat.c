@@ -15,11 +15,12 @@
 #include <time.h>
 
 enum { TEXT_MAX = 64 << 20, MAX_LETTERS = 5 };
-#define PASS_ONE "pass --chat-template " LLMQ_CHAT_NAMES ", or --raw"
+#define PASS_ONE "pass --chat-template " LLMQ_CHAT_NAMES ", or --raw with a prompt"
 
 struct style {
     const char *name, *text;
-    const char *letters[MAX_LETTERS]; /* what the template says in letters that no tokenizer keeps apart */
+    const char *letters[MAX_LETTERS]; /* what the template's structure is said with: refused in messages of others than the
+                                         model where the tokenizer has no such token to keep apart */
     int         add_special;
 };
 
@@ -34,7 +35,7 @@ struct style {
     "{% else %}{% set system = '' %}{% set rest = messages %}{% endif %}"
 
 static const struct style styles[] = {
-    {"chatml", CHATML, {NULL}, 0},
+    {"chatml", CHATML, {"<|im_start|>", "<|im_end|>", NULL}, 0},
     {"llama2",
      SPLIT_SYSTEM("'<<SYS>>\n'", "'\n<</SYS>>\n\n'") "{% for m in rest %}" TAKE_TURNS
      "{% if m.role == 'user' %}{{ bos_token + '[INST] ' + ((system if loop.first else '') + m.content) | trim + ' [/INST]' }}"
@@ -43,7 +44,7 @@ static const struct style styles[] = {
     {"llama3",
      "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content | trim + '<|eot_id|>' }}"
      "{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
-     {NULL}, 0},
+     {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", NULL}, 0},
     {"mistral",
      SPLIT_SYSTEM("''", "'\n\n'") "{{ bos_token }}{% for m in rest %}" TAKE_TURNS
      "{% if m.role == 'user' %}{{ '[INST] ' + (system if loop.first else '') + m.content + ' [/INST]' }}"
@@ -52,7 +53,7 @@ static const struct style styles[] = {
     {"qwen",
      "{% if messages[0].role != 'system' %}"
      "{{ '<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n' }}{% endif %}" CHATML,
-     {NULL}, 0},
+     {"<|im_start|>", "<|im_end|>", NULL}, 0},
     {"none",
      "{% for m in messages %}{% if m.role == 'system' %}"
      "{{ raise_exception('a system message needs a chat template, and the template is none') }}{% endif %}"
@@ -85,8 +86,8 @@ static int check_messages(const struct llmq_chat *c, const struct llmq_message *
         if (bad != len)
             return llmq_fail(err, LLMQ_EFORMAT, "message %zu: byte %zu is 0x%02x, which is not UTF-8 there", i + 1, bad,
                              (unsigned char)m[i].content[bad]);
-        for (int k = 0; c->style && c->style->letters[k]; k++)
-            if (strstr(m[i].content, c->style->letters[k]))
+        for (int k = 0; c->style && m[i].role != LLMQ_CHAT_ASSISTANT && c->style->letters[k]; k++)
+            if (strstr(m[i].content, c->style->letters[k]) && !tokenizer_is_added(c->t, c->style->letters[k], strlen(c->style->letters[k])))
                 return llmq_fail(err, LLMQ_EFORMAT, "message %zu holds %s, which in the %s template is the template's own to say", i + 1,
                                  c->style->letters[k], c->style->name);
     }

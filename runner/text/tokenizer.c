@@ -220,6 +220,7 @@ struct encoder {
     struct bpe_scratch     *bpe;
     struct llmq_str         text, spare;
     struct added_marks      marks; /* marks.marks: NULL when there are none */
+    int                    *found, *apart; /* [vocab_size], or NULL: see count_piece */
     size_t                  lead; /* of the text that is being cut */
     int                     flags;
     struct token_ids       *out;
@@ -242,6 +243,39 @@ static int on_normal(void *ctx, const char *text, size_t from, size_t to, int32_
                         e, err);
 }
 
+/* Normalized tokens are looked for in text that has no marks any more.  What a piece holds must then be what it holds
+ * with a letter in place of each byte of a message. */
+static int on_count(void *ctx, const char *text, size_t from, size_t to, int32_t id, struct llmq_err *err)
+{
+    (void)text, (void)from, (void)to, (void)err;
+    if (id >= 0)
+        ((int *)ctx)[id]++;
+    return 0;
+}
+
+static int count_normal(struct encoder *e, size_t from, int *counts, struct llmq_err *err)
+{
+    size_t lead = from == 0 && e->text.len ? (size_t)utf8_len(e->text.data[0]) : 0;
+
+    if (normalize_apply(e->t->normalize, e->match, &e->text, &e->spare, &lead, err))
+        return err->code;
+    return added_split(e->t->added, 1, 1, e->text.data, e->text.len, NULL, 0, on_count, counts, err);
+}
+
+static int count_piece(struct encoder *e, const char *text, size_t from, size_t to, struct llmq_err *err)
+{
+    llmq_str_clear(&e->text);
+    if (llmq_str_append(&e->text, text + from, to - from, err) || count_normal(e, from, e->found, err))
+        return err->code;
+    llmq_str_clear(&e->text);
+    if (llmq_str_append(&e->text, text + from, to - from, err))
+        return err->code;
+    for (size_t i = from; i < to; i++)
+        if (e->marks.marks[i])
+            e->text.data[i - from] = 'x';
+    return count_normal(e, from, e->apart, err);
+}
+
 static int on_raw(void *ctx, const char *text, size_t from, size_t to, int32_t id, struct llmq_err *err)
 {
     struct encoder *e = ctx;
@@ -249,6 +283,8 @@ static int on_raw(void *ctx, const char *text, size_t from, size_t to, int32_t i
 
     if (id >= 0)
         return bpe_push(e->out, id, err);
+    if (e->found && count_piece(e, text, from, to, err))
+        return err->code;
     e->lead = from == 0 ? (size_t)utf8_len(text[0]) : 0;
     if (!e->t->normalize)
         return added_split(e->t->added, 1, special, text + from, to - from, e->marks.marks ? &e->marks : NULL, from, on_normal, e, err);
@@ -259,68 +295,7 @@ static int on_raw(void *ctx, const char *text, size_t from, size_t to, int32_t i
     return added_split(e->t->added, 1, special, e->text.data, e->text.len, NULL, 0, on_normal, e, err);
 }
 
-/* ---- marks beyond a normalizer ---------------------------------------------------------------- */
-
-/* Normalized tokens are looked for in text that has no marks any more.  What the whole text holds must then be what
- * its unmarked runs hold by themselves. */
-struct census {
-    int *count; /* [vocab_size], by id */
-};
-
-static int on_census(void *ctx, const char *text, size_t from, size_t to, int32_t id, struct llmq_err *err)
-{
-    struct census *c = ctx;
-
-    (void)text, (void)from, (void)to, (void)err;
-    if (id >= 0)
-        c->count[id]++;
-    return 0;
-}
-
-static int count_normal(struct encoder *e, struct census *c, const char *text, size_t len, struct llmq_err *err)
-{
-    size_t lead = 0;
-
-    llmq_str_clear(&e->text);
-    if (llmq_str_append(&e->text, text, len, err) || normalize_apply(e->t->normalize, e->match, &e->text, &e->spare, &lead, err))
-        return err->code;
-    return added_split(e->t->added, 1, 1, e->text.data, e->text.len, NULL, 0, on_census, c, err);
-}
-
-static int compare_census(const struct tokenizer *t, const int *whole, const int *runs, struct llmq_err *err)
-{
-    for (int i = 0; i < added_count(t->added); i++) {
-        const struct added_token *a = added_token(t->added, i);
-
-        if (whole[a->id] != runs[a->id] && (a->special || runs[a->id]))
-            return llmq_fail(err, LLMQ_EFORMAT,
-                             "the message holds %s, which this model's tokenizer cannot keep apart from the template's own", a->content);
-    }
-    return 0;
-}
-
-static int check_normalized(struct encoder *e, const struct added_marks *m, struct llmq_err *err)
-{
-    size_t        n = (size_t)e->t->vocab_size;
-    int          *count, rc;
-    struct census whole, runs;
-
-    if (LLMQ_NEW(&count, 2 * n, "counts of tokens", err))
-        return err->code;
-    whole.count = count;
-    runs.count = count + n;
-    rc = count_normal(e, &whole, m->text, m->len, err);
-    for (size_t at = 0, end; at < m->len && !rc; at = end) {
-        for (end = at; end < m->len && m->marks[end] == m->marks[at];)
-            end++;
-        if (!m->marks[at])
-            rc = count_normal(e, &runs, m->text + at, end - at, err);
-    }
-    if (!rc)
-        rc = compare_census(e->t, whole.count, runs.count, err);
-    llmq_free(count);
-    return rc;
-}
+/* ---- marks ------------------------------------------------------------------------------------- */
 
 static int use_marks(struct encoder *e, const char *text, const char *marks, size_t len, struct llmq_err *err)
 {
@@ -329,7 +304,23 @@ static int use_marks(struct encoder *e, const char *text, const char *marks, siz
     e->marks = (struct added_marks){.text = text, .marks = marks, .len = len};
     if (LLMQ_NEW(&e->marks.known, added_count(e->t->added) + 1, "added tokens", err))
         return err->code;
-    return e->t->normalize && added_any_normalized(e->t->added) ? check_normalized(e, &e->marks, err) : 0;
+    if (!e->t->normalize || !added_any_normalized(e->t->added))
+        return 0;
+    return LLMQ_NEW(&e->found, e->t->vocab_size, "counts of tokens", err) || LLMQ_NEW(&e->apart, e->t->vocab_size, "counts of tokens", err)
+               ? err->code
+               : 0;
+}
+
+static int compare_counts(const struct encoder *e, struct llmq_err *err)
+{
+    for (int i = 0; e->found && i < added_count(e->t->added); i++) {
+        const struct added_token *a = added_token(e->t->added, i);
+
+        if (e->found[a->id] != e->apart[a->id] && (a->special || e->apart[a->id]))
+            return llmq_fail(err, LLMQ_EFORMAT,
+                             "the message holds %s, which this model's tokenizer cannot keep apart from the template's own", a->content);
+    }
+    return 0;
 }
 
 static void encoder_fini(struct encoder *e)
@@ -340,6 +331,8 @@ static void encoder_fini(struct encoder *e)
     llmq_str_fini(&e->text);
     llmq_str_fini(&e->spare);
     llmq_free(e->marks.known);
+    llmq_free(e->found);
+    llmq_free(e->apart);
 }
 
 static int encode_text(const struct tokenizer *t, const char *text, const char *marks, size_t len, int flags, struct token_ids *out,
@@ -359,6 +352,8 @@ static int encode_text(const struct tokenizer *t, const char *text, const char *
         rc = use_marks(&e, text, marks, len, err);
     if (!rc)
         rc = added_split(t->added, 0, flags & TOKENIZER_PARSE_SPECIAL, text, len, e.marks.marks ? &e.marks : NULL, 0, on_raw, &e, err);
+    if (!rc)
+        rc = compare_counts(&e, err);
     encoder_fini(&e);
     return rc;
 }
@@ -485,6 +480,8 @@ int tokenizer_is_special(const struct tokenizer *t, int32_t id)
 
     return a && a->special;
 }
+
+int tokenizer_is_added(const struct tokenizer *t, const char *text, size_t len) { return added_by_content(t->added, text, len) != NULL; }
 
 int tokenizer_prefix(const struct tokenizer *t, int32_t *first)
 {

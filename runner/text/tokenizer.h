@@ -61,6 +61,7 @@ const char *tokenizer_token_text(const struct tokenizer *t, int32_t id, size_t *
 /* The id of a token's exact text as the vocabulary or the added tokens spell it; -1: none. */
 int32_t tokenizer_token_id(const struct tokenizer *t, const char *text, size_t len);
 int     tokenizer_is_special(const struct tokenizer *t, int32_t id);
+int     tokenizer_is_added(const struct tokenizer *t, const char *text, size_t len); /* is this text an added token? */
 /* What the post-processor puts in front of a single text: number of ids, and the first (or -1). */
 int     tokenizer_prefix(const struct tokenizer *t, int32_t *first);
 
