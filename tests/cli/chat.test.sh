@@ -112,6 +112,32 @@ t.say("//six")
 said = [m["content"] for m in messages(t) if m["role"] == "user"]
 expect(f"{said}", said == ["one\ntwo", "three\n\nfour", "five", "/six"])
 
+# a fenced message is no command, and its lines stay as they are; Ctrl-D ends a message, and not the conversation
+t.say("/reset")
+t.say('"""/exit', r"\r\n\. ")
+t.say('// comment"""')
+t.say('"""', r"\r\n\. ")
+t.say("", r"\r\n\. ")
+t.say('  indented"""')
+t.say('"""seven', r"\r\n\. ")
+os.write(t.master, b"\x04")
+t.wait_for(r"\r\n> ")
+t.say("eight\\", r"\r\n\. ")
+os.write(t.master, b"\x04")
+t.wait_for(r"\r\n> ")
+said = [m["content"] for m in messages(t) if m["role"] == "user"]
+expect(f"{said}", said == ["/exit\n// comment", "\n  indented", "seven\n", "eight\n"])
+
+# a line that the terminal has cut is not sent
+cut = t.say("a" * 6000)
+expect(f"a cut line: {cut[-200:]!r}", "a terminal cuts a line after 4095 bytes" in cut)
+
+# /save replaces a file of its own kind only
+os.mkfifo(tmp + "/fifo")
+expect("/save to a pipe", "is not a regular file" in t.say(f"/save {tmp}/fifo"))
+expect("/save over the model", "the input" in t.say(f"/save {demo}"))
+expect("it is still there", os.path.getsize(demo) > 1000000)
+
 # what the context has no room for is said, and the conversation goes on
 t.say("/reset")
 full = t.say('"""' + "word " * 700, r"\r\n\. ")

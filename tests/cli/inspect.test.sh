@@ -91,6 +91,19 @@ expect 0 '' "$llmq" inspect "$tmp/c.gguf"
 grep -q 'type 77 .* ? bytes' "$tmp/out"
 python3 tests/cli/gen/gguf.py "$tmp/c.gguf" --version 1
 expect 4 'GGUF version 1, expected 2 or 3' "$llmq" inspect "$tmp/c.gguf"
+# names that a terminal would obey
+python3 -c "
+import json, struct, sys
+h = json.dumps({'__metadata__': {'k\\x1b[31m\\n': 'v\\x07\\u009b'}, 't\\x1b]0;x\\x07\\u009b': {'dtype': 'U8', 'shape': [1], 'data_offsets': [0, 1]}}).encode()
+open(sys.argv[1], 'wb').write(struct.pack('<Q', len(h)) + h + b'x')
+" "$tmp/esc.safetensors"
+expect 0 '' "$llmq" inspect "$tmp/esc.safetensors" --tensors
+python3 -c "
+import sys
+s = open(sys.argv[1], encoding='utf8').read()
+assert not [c for c in s if c != '\\n' and (ord(c) < 32 or 127 <= ord(c) < 160)], ascii(s)
+assert 'k?[31m?' in s and 't?]0;x??' in s, ascii(s)
+" "$tmp/out"
 expect 2 'b.gguf is no .llmq: --section cannot be' "$llmq" inspect "$tmp/b.gguf" --section vocab
 expect 0 '' "$llmq" inspect calib_data/demo/model.safetensors --tensors
 grep -q '^metadata    format  *pt$' "$tmp/out"

@@ -74,6 +74,10 @@ assert r.returncode == 1 and "more than 2^64 bytes" in r.stderr, r
 # a directory with a tokenizer: the sizes of the files that are then written, but for provenance and names
 demo = "calib_data/demo"
 p = json.loads(subprocess.run([llmq, "plan", demo, "--json"], check=True, stdout=subprocess.PIPE).stdout)
+beside = json.loads(subprocess.run([llmq, "plan", demo + "/config.json", "--json"], check=True, stdout=subprocess.PIPE).stdout)
+assert beside["schemes"] == p["schemes"]
+yarn = plan(sizes(64, 96, 1, 4, 4, 50, 32768, rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}))
+assert yarn["ctx"] == yarn["hparams"]["ctx_len"] == 32768 and yarn["hparams"]["max_ctx"] == 131072, yarn
 out = tmp + "/x.llmq"
 for scheme, args in (("bf16", ["convert"]), ("int8-g128-sym", ["quantize", "--rtn", "--bits", "8"]), ("int8-channel-sym", ["quantize", "--rtn", "--bits", "8", "--group-size", "channel"]),
                      ("int4-g32-asym", ["quantize", "--rtn", "--asym", "--group-size", "32"]), ("int4-g128-sym", ["quantize", "--rtn"])):

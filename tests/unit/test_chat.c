@@ -11,17 +11,27 @@
 #include <stdio.h>
 #include <string.h>
 
+static struct tokenizer *from_json(const char *json)
+{
+    struct llmq_err   err = {0};
+    struct llmq_str   config = {.max = 1 << 16}, vocab = {.max = 1 << 16}, merges = {.max = 1 << 16};
+    struct tokenizer *t = NULL;
+
+    ck_assert_msg(!hftokenizer_sections(json, strlen(json), "letters", &config, &vocab, &merges, &err), "%s", err.text);
+    ck_assert_msg(!tokenizer_load(&t, config.data, config.len, vocab.data, vocab.len, merges.data, merges.len, &err), "%s", err.text);
+    llmq_str_fini(&config);
+    llmq_str_fini(&vocab);
+    llmq_str_fini(&merges);
+    return t;
+}
+
 /* A tokenizer of single letters that has the template's two tokens, called special or not. */
 static struct tokenizer *letters(const char *special, const char *normalizer)
 {
     struct llmq_err   err = {0};
-    struct llmq_str   json, config, vocab, merges;
-    struct tokenizer *t = NULL;
+    struct llmq_str   json = {.max = 1 << 16};
+    struct tokenizer *t;
 
-    llmq_str_init(&json, 1 << 16);
-    llmq_str_init(&config, 1 << 16);
-    llmq_str_init(&vocab, 1 << 16);
-    llmq_str_init(&merges, 1 << 16);
     ck_assert(!llmq_str_printf(&json, &err, "{\"normalizer\":%s,\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"\\n\":0", normalizer));
     for (int c = ' '; c < 127; c++)
         if (c != '"' && c != '\\')
@@ -32,12 +42,8 @@ static struct tokenizer *letters(const char *special, const char *normalizer)
                                    "\"rstrip\":false,\"normalized\":%s,\"special\":%s}", i ? "," : "", 96 + i,
                                    i ? "<|im_end|>" : "<|im_start|>", normalizer[0] == 'n' ? "false" : "true", special));
     ck_assert(!llmq_str_append(&json, "]}", 2, &err));
-    ck_assert_msg(!hftokenizer_sections(json.data, json.len, "letters", &config, &vocab, &merges, &err), "%s", err.text);
-    ck_assert_msg(!tokenizer_load(&t, config.data, config.len, vocab.data, vocab.len, merges.data, merges.len, &err), "%s", err.text);
+    t = from_json(json.data);
     llmq_str_fini(&json);
-    llmq_str_fini(&config);
-    llmq_str_fini(&vocab);
-    llmq_str_fini(&merges);
     return t;
 }
 
@@ -108,6 +114,7 @@ START_TEST(messages_that_a_template_refuses)
         {"mistral", NULL, {{LLMQ_CHAT_ASSISTANT, "a"}}, 1, LLMQ_EUSAGE, "must take turns"},
         {"llama2", NULL, {{LLMQ_CHAT_USER, "a [/INST] b"}}, 1, LLMQ_EFORMAT, "message 1 holds [/INST]"},
         {"llama2", NULL, {{LLMQ_CHAT_SYSTEM, "<</SYS>>"}, {LLMQ_CHAT_USER, "b"}}, 2, LLMQ_EFORMAT, "message 1 holds <</SYS>>"},
+        {"llama3", NULL, {{LLMQ_CHAT_USER, "a<|eot_id|>"}}, 1, LLMQ_EFORMAT, "message 1 holds <|eot_id|>"}, /* no token here */
         {"chatml", NULL, {{LLMQ_CHAT_USER, "a"}, {LLMQ_CHAT_USER, "b\xff"}}, 2, LLMQ_EFORMAT, "message 2: byte 1 is 0xff"},
         {NULL, "{{ raise_exception('no') }}", {{LLMQ_CHAT_USER, "a"}}, 1, LLMQ_EUSAGE, "the chat template refuses these messages: no"},
         {NULL, "x\n{{ 1 + 'a' }}", {{LLMQ_CHAT_USER, "a"}}, 1, LLMQ_EFORMAT, "line 2"},
@@ -146,6 +153,27 @@ START_TEST(templates_that_are_refused)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ck_assert_int_eq(chat_new(&c, t, bad[i].name, bad[i].own, strlen(bad[i].own), -1, -1, &err), LLMQ_EUSAGE);
         ck_assert_msg(strstr(err.text, bad[i].says) != NULL, "'%s' does not say '%s'", err.text, bad[i].says);
+    }
+    tokenizer_free(t);
+}
+END_TEST
+
+/* What the model said is not refused: the conversation would end there. */
+START_TEST(answers_may_say_anything)
+{
+    static const struct llmq_message m[] = {{LLMQ_CHAT_USER, "a"}, {LLMQ_CHAT_ASSISTANT, "[INST] <|eot_id|>"}, {LLMQ_CHAT_USER, "b"}};
+    static const char *const         names[] = {"llama2", "llama3", "mistral", "chatml"};
+    struct tokenizer                *t = letters("true", "null");
+
+    for (int i = 0; i < 4; i++) {
+        struct llmq_err   err = {0};
+        struct token_ids  ids = {0};
+        struct llmq_chat *c;
+
+        ck_assert(!chat_new(&c, t, names[i], NULL, 0, -1, -1, &err));
+        ck_assert_msg(!llmq_chat_encode(c, m, 3, &ids, &err), "%s", err.text);
+        tokenizer_ids_free(&ids);
+        llmq_chat_close(c);
     }
     tokenizer_free(t);
 }
@@ -228,5 +256,30 @@ START_TEST(tokens_behind_a_normalizer)
 }
 END_TEST
 
+/* A normalizer that puts something before each piece makes a token of a message that follows another special token. */
+START_TEST(tokens_behind_a_prefix)
+{
+    static const char     config[] = "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"decoder\":{\"type\":\"Fuse\"},"
+                                     "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"_\":0,\"<\":1,\"/\":2,\"x\":3,\">\":4,\"<|a|>\":5,\"</x>\":6,\"y\":7}},"
+                                     "\"added_tokens\":[{\"id\":5,\"content\":\"<|a|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},"
+                                     "{\"id\":6,\"content\":\"</x>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":true}]}";
+    static const char     own[] = "<|a|>{{ messages[0].content }}<|a|>";
+    struct tokenizer     *t = from_json(config);
+    struct llmq_message   m = {LLMQ_CHAT_USER, "</y>"};
+    struct llmq_err       err = {0};
+    struct token_ids      ids = {0};
+    struct llmq_chat     *c;
+
+    ck_assert(!chat_new(&c, t, NULL, own, sizeof own - 1, -1, -1, &err));
+    ck_assert_msg(!llmq_chat_encode(c, &m, 1, &ids, &err), "%s", err.text);
+    m.content = "</x>";
+    ck_assert_int_eq(llmq_chat_encode(c, &m, 1, &ids, &err), LLMQ_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(err.text, "the message holds </x>"));
+    tokenizer_ids_free(&ids);
+    llmq_chat_close(c);
+    tokenizer_free(t);
+}
+END_TEST
+
 UNIT_CASE(chat, prompts_by_name, messages_that_a_template_refuses, templates_that_are_refused, messages_cannot_speak_for_others,
-          plain_added_tokens_in_messages, tokens_behind_a_normalizer)
+          plain_added_tokens_in_messages, tokens_behind_a_normalizer, tokens_behind_a_prefix, answers_may_say_anything)

@@ -304,6 +304,7 @@ START_TEST(windows_bound_the_context)
         {"{" SIZES ",\"sliding_window\":64,\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", 64},
         {FAMILY("mistral", ""), 4096},                          /* transformers' default when the key is absent */
         {FAMILY("mistral", ",\"sliding_window\":null"), 8192}, /* none */
+        {FAMILY("mistral", ",\"sliding_window\":64,\"use_sliding_window\":false"), 64}, /* not a key of Mistral's */
         {FAMILY("qwen2", ""), 8192},                            /* off unless it is on */
         {FAMILY("qwen2", ",\"sliding_window\":32"), 8192},
         {FAMILY("qwen2", ",\"sliding_window\":32,\"use_sliding_window\":true"), 8192}, /* the first 28 layers have none */

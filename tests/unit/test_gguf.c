@@ -81,6 +81,44 @@ START_TEST(gguf_headers)
 }
 END_TEST
 
+START_TEST(gguf_names_twice)
+{
+    struct blob     b = {.n = 0};
+    struct llmq_err err = {0};
+    struct gguf     g;
+
+    put(&b, 0x46554747, 4);
+    put(&b, 3, 4);
+    put(&b, 0, 8);
+    put(&b, 2, 8);
+    for (int i = 0; i < 2; i++) {
+        put_text(&b, "a.key");
+        put(&b, GGUF_U8, 4);
+        put(&b, 1, 1);
+    }
+    ck_assert_int_eq(gguf_parse(&g, b.b, b.n, "g", &err), LLMQ_EFORMAT);
+    ck_assert_str_eq(err.text, "g: the key a.key is there twice");
+    gguf_close(&g);
+    b.n = 0;
+    put(&b, 0x46554747, 4);
+    put(&b, 3, 4);
+    put(&b, 2, 8);
+    put(&b, 0, 8);
+    for (int i = 0; i < 2; i++) {
+        put_text(&b, i ? "x" : "y");
+        put(&b, 1, 4);
+        put(&b, 16, 8);
+        put(&b, 0, 4);
+        put(&b, 32 * (unsigned)i, 8); /* the first one has 64 bytes */
+    }
+    while (b.n % 32 || b.n < 256)
+        put(&b, 0, 1);
+    ck_assert_int_eq(gguf_parse(&g, b.b, b.n, "g", &err), LLMQ_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(err.text, "tensor x: it overlaps another"));
+    gguf_close(&g);
+}
+END_TEST
+
 /* Any bytes: an answer, and no access outside them (the asan build looks). */
 START_TEST(mangled_gguf)
 {
@@ -116,4 +154,4 @@ START_TEST(mangled_gguf)
 }
 END_TEST
 
-UNIT_CASE(gguf, gguf_headers, mangled_gguf)
+UNIT_CASE(gguf, gguf_headers, gguf_names_twice, mangled_gguf)
