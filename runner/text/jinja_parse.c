@@ -521,7 +521,7 @@ static struct jnode *parse_if_else(struct parser *p)
         int line = p->t++->line;
 
         n = binary(p, JN_IF_ELSE, 0, line, n, parse_or(p));
-        if (n && take_word(p, "else") && !(n->c = parse_if_else(p)))
+        if (n && take_word(p, "else") && !(n->c = parse_expr(p)))
             return NULL;
     }
     return n;

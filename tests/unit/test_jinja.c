@@ -119,7 +119,8 @@ START_TEST(deep_templates_are_refused)
         for (int k = 0; k < 100000; k++)
             ck_assert(!llmq_str_append(&t, nest[i].close, strlen(nest[i].close), &err));
         ck_assert(!llmq_str_append(&t, " }}", 3, &err));
-        (void)!render(t.data, "x", &text, &marks, &err);
+        ck_assert_msg(render(t.data, "x", &text, &marks, &err) == LLMQ_EFORMAT, "%s", nest[i].open);
+        ck_assert_msg(strstr(err.text, "nested") || strstr(err.text, "open brackets"), "%s: %s", nest[i].open, err.text);
     }
     llmq_str_clear(&t);
     for (int k = 0; k < 100000; k++) {
