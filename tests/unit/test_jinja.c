@@ -1,6 +1,5 @@
 /* runner/text/jinja_*.c: which bytes are marked as a message's, and limits.  What templates render is compared with jinja2
  * itself by tests/golden/chat.test.sh. */
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/str.h"
 #include "runner/text/jinja.h"
@@ -64,7 +63,7 @@ START_TEST(marks_follow_a_message)
 }
 END_TEST
 
-/* A template is untrusted: each of these ends within seconds, with an error that names a limit. */
+/* A template is untrusted: each of these ends with an error that names a limit, long before Check's patience does. */
 START_TEST(hostile_templates_end)
 {
     static const char *const bad[] = {
@@ -88,11 +87,9 @@ START_TEST(hostile_templates_end)
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct llmq_err err = {0};
-        double          begin = llmq_clock_s();
         int             rc = render(bad[i], "x", &text, &marks, &err);
 
         ck_assert_msg(rc == LLMQ_EFORMAT || rc == LLMQ_ELIMIT, "%s: %d %s", bad[i], rc, err.text);
-        ck_assert_msg(llmq_clock_s() - begin < 20, "%s: %g s", bad[i], llmq_clock_s() - begin);
     }
     llmq_str_fini(&text);
     llmq_str_fini(&marks);
